@@ -207,7 +207,7 @@ def test_the_debugger_beside_an_ide() -> None:
         try:
             ide.wait_for(lambda: len(ide.live) == 2, "a session that waits")
             rank = ide.live[1]
-            ide.wait_for(lambda: "stands at a prompt of the debugger" in rank.output, "what the rank waits for")
+            ide.wait_for(lambda: "is stopped at a prompt of the debugger" in rank.output, "what the rank waits for")
             assert not rank.attached and root.attached
             prompt("cast trainer ranks(0) c")
             assert call.get(WAIT) == 0

@@ -154,6 +154,8 @@ def test_what_is_no_message_is_printed_and_the_status_is_1() -> None:
     for sent, said in (
         (b"GET / HTTP/1.1\r\n\r\n", "expected Content-Length: N"),
         (b"Content-Length: 1\r\n\r\n{", "JSON"),
+        (b"Content-Len", "the input ends in a header: b'Content-Len'; expected Content-Length: N"),
+        (b"Content-Length: 5\r\n\r\n{", "the input ends after 1 of the 5 bytes of a message"),
     ):
         done = subprocess.run(ADAPTER, input=sent, capture_output=True, timeout=WAIT, check=False)
         assert (done.returncode, done.stdout) == (1, b"")

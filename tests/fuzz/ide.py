@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.connection import Connection
@@ -129,7 +129,7 @@ async def _session(pieces: Sequence[bytes], view: str) -> None:
     propagates, log.propagate = log.propagate, False
     try:
         connection, transport = Connection(sessions), _Transport()
-        connection.connection_made(transport)
+        connection.connection_made(cast(asyncio.Transport, transport))
         for piece in pieces:
             if not transport.ended:
                 connection.data_received(piece)

@@ -18,6 +18,7 @@ __all__ = ["REGISTRIES", "request_tables"]
 
 #: Tables by number that nobody's reply is looked up in, and what is in them.
 REGISTRIES = {
+    ("meshrt/debug/dap/root.py", "Mediator"): "open channels",
     ("meshrt/debug/dap/router/channels.py", "Channels"): "open channels",
     ("meshrt/debug/dap/router/ids.py", "Ids"): "numbers that an IDE was told",
     ("meshrt/debug/dap/router/router.py", "Router"): "sessions of IDEs",

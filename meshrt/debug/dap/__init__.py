@@ -12,7 +12,7 @@
     in a rank, loaded when an IDE attaches to it: what comes over the tree goes to debugpy's engine, and back
 `engine`
     debugpy's engine: all that knows its names, and what it leaves as it was
-`wire`, `standing`, `shown`
+`wire`, `stops`, `shown`
     shared by them: frames of the protocol, which threads are stopped, how much of a value is shown
 
 No rank opens a port: the engine gets one end of a socket pair.

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Sized
+from typing import cast
 
 from meshrt.inspect.values import class_name, describe, is_array
 
@@ -24,12 +25,12 @@ _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, deque)
 _TEXTS = (str, bytes, bytearray)
 
 
-def briefly(value: Any, text: str) -> str:
+def briefly(value: object, text: str) -> str:
     """Return the short text of ``value``. ``text`` is the engine's text of it; an array is shown as `p` shows it."""
     if is_array(value):
         text, _ = describe(value)
     kind = type(value)
-    size = len(value) if kind in _SIZED else None
+    size = len(cast(Sized, value)) if kind in _SIZED else None
     more = size is not None and size > _ITEMS and kind not in _TEXTS
     what = class_name(value) if size is None else f"{class_name(value)} of {size}"
     return cut(text, what, more=more)

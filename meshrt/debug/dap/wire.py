@@ -6,12 +6,22 @@ Source: https://microsoft.github.io/debug-adapter-protocol/overview (base protoc
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from meshrt.errors import ProtocolError
 
-__all__ = ["MESSAGE_MAX", "RESUMING", "Message", "MessageDecoder", "encode", "event", "failure", "response"]
+__all__ = [
+    "MESSAGE_MAX",
+    "RESUMING",
+    "Fields",
+    "Message",
+    "MessageDecoder",
+    "arguments_of",
+    "encode",
+    "event",
+    "failure",
+    "response",
+]
 
 #: Bytes of one message: values that an IDE asks for may be long, what an unproved client sends is not (`limit`).
 MESSAGE_MAX = 64 << 20
@@ -31,6 +41,10 @@ _UNASKED = (
     "stepInTargets", "threads", "variables",
 )  # fmt: skip
 
+#: A JSON object of the protocol that is mostly passed on: arguments of a request, body of an answer or of an event.
+#: Requests that the router itself reads have types (`meshrt.debug.dap.router.requests`).
+Fields = dict[str, Any]
+#: A request, an answer or an event: it has the fields that identify it, and its arguments or its body are `Fields`.
 Message = dict[str, Any]
 
 
@@ -59,6 +73,14 @@ class MessageDecoder:
             del self._buffer[: self._length]
             self._length = -1
             messages.append(_parsed(body))
+
+    def receive_eof(self) -> None:
+        """Note the end of the stream. Raises ProtocolError: it is in the middle of a message."""
+        if self._length >= 0:
+            raise ProtocolError(f"the input ends after {len(self._buffer)} of the {self._length} bytes of a message")
+        if self._buffer:
+            begun = bytes(self._buffer[:60])
+            raise ProtocolError(f"the input ends in a header: {begun!r}; expected Content-Length: N, an empty line")
 
     def _take_header(self) -> bool:
         end = self._buffer.find(b"\r\n\r\n")
@@ -93,13 +115,13 @@ def _parsed(body: bytes) -> Message:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"a message that is no JSON: {error}") from None
+        raise ProtocolError(f"a message that is not JSON: {error}") from None
     if not isinstance(message, dict) or not _well_formed(message):
-        raise ProtocolError("a message that is no request, response or event")
+        raise ProtocolError("a message that is not a request, response or event")
     for part in ("arguments", "body"):
         if not isinstance(message.get(part) or {}, dict):
             name = message.get("command") or message.get("event")
-            raise ProtocolError(f"{part} of {name!r} that is no object")
+            raise ProtocolError(f"{part} of {name!r} that is not an object")
     checked: Message = message
     return checked
 
@@ -116,26 +138,32 @@ def _well_formed(message: Message) -> bool:
     return False
 
 
-def encode(message: Mapping[str, Any]) -> bytes:
+def encode(message: Message) -> bytes:
     """Return the frame of a message."""
     body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def event(name: str, **body: Any) -> Message:
+def arguments_of(request: Message) -> Fields:
+    """Return the arguments of a request; they may be missing, or null."""
+    arguments: Fields = request.get("arguments") or {}
+    return arguments
+
+
+def event(name: str, **body: object) -> Message:
     """Return an event without a number; the sender adds that."""
     return {"type": "event", "event": name, "body": body}
 
 
-def response(request: Message, body: Mapping[str, Any] | None = None) -> Message:
+def response(request: Message, body: Fields | None = None) -> Message:
     """Return the answer to a request."""
-    message = {
+    message: Message = {
         "type": "response",
         "request_seq": request["seq"],
         "command": request["command"],
         "success": True,
     }
-    return message if body is None else {**message, "body": dict(body)}
+    return message if body is None else {**message, "body": body}
 
 
 def failure(request: Message, why: str) -> Message:

@@ -12,11 +12,12 @@ import socket
 import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import cast
 
 from meshrt.debug.dap.engine.evaluations import evaluations
 from meshrt.debug.dap.engine.live_threads import LiveThreads
 from meshrt.debug.dap.engine.loading import TRACES, load, loaded, watched_code
+from meshrt.debug.dap.engine.pydevd_types import Api, ApiClass, SysMonitoring, ThreadLifecycle
 from meshrt.debug.dap.engine.untraced import Untraced, pass_over_forks
 from meshrt.debug.dap.engine.users_traces import UsersTraces
 from meshrt.errors import MeshError
@@ -58,7 +59,7 @@ class Engine:
 
     def start(self) -> socket.socket:
         """Trace all threads, and serve DAP at the socket that is returned. Raises MeshError: another one does."""
-        pydevd: Any = self._pydevd
+        pydevd = self._pydevd
         if pydevd.get_global_debugger() is not None:
             raise MeshError("pydevd, the engine of debugpy and PyCharm, has this process already; expected a free one")
         _check_tool()
@@ -116,7 +117,7 @@ class Engine:
 
     def _put_traces_back(self) -> None:
         if self._users_traces is not None:
-            tracing: Any = importlib.import_module("pydevd_tracing")
+            tracing = self._pydevd.pydevd_tracing
             # Python 3.11 cannot set a trace function for another thread; the engine's library can.
             self._users_traces.put_back(
                 tracing.SetTrace,
@@ -127,7 +128,7 @@ class Engine:
         """Remove all breakpoints of an IDE; stopped threads stay stopped."""
         debugger = self._pydevd.get_global_debugger()
         if debugger is not None:
-            api: Any = importlib.import_module("_pydevd_bundle.pydevd_api").PyDevdAPI()
+            api = _api()
             api.remove_all_breakpoints(debugger, "*")
             api.remove_all_exception_breakpoints(debugger)
 
@@ -136,12 +137,12 @@ class Engine:
         debugger = self._pydevd.get_global_debugger()
         if debugger is None:
             return
-        api: Any = importlib.import_module("_pydevd_bundle.pydevd_api").PyDevdAPI()
         notification = debugger.threads_suspended_single_notification
         with notification._lock:
             notification._pause_requested = False
-        with importlib.import_module("_pydevd_bundle.pydevd_thread_lifecycle").suspend_threads_lock:
-            api.request_resume_thread("*")
+        lifecycle = cast(ThreadLifecycle, importlib.import_module("_pydevd_bundle.pydevd_thread_lifecycle"))
+        with lifecycle.suspend_threads_lock:
+            _api().request_resume_thread("*")
         if not TRACES:
             self._pydevd.pydevd_sys_monitoring.update_monitor_events()
             self._pydevd.pydevd_sys_monitoring.restart_events()
@@ -203,11 +204,16 @@ def end_in_child() -> None:
     importlib.import_module("_pydev_bundle.pydev_monkey").undo_patch_thread_modules()
 
 
+def _api() -> Api:
+    """Return what carries out requests."""
+    return cast(ApiClass, importlib.import_module("_pydevd_bundle.pydevd_api").PyDevdAPI)()
+
+
 def _check_tool() -> None:
     """Raise MeshError if another tool has the monitoring number that the engine needs."""
     if TRACES:
         return
-    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  # Python 3.11 has none
+    monitoring = cast(SysMonitoring, getattr(sys, "monitoring"))  # noqa: B009  # Python 3.11 has none
     other = monitoring.get_tool(monitoring.DEBUGGER_ID)
     if other not in (None, "pydevd"):
         raise MeshError(f"{other!r} has sys.monitoring's tool for debuggers ({monitoring.DEBUGGER_ID}) in this rank")

@@ -8,29 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TypeVar
 
-__all__ = ["Expressions", "Raised", "expressions"]
+from meshrt.debug.dap.engine.pydevd_types import Breakpoint, DebuggerClass, ThreadInfo
+from meshrt.debug.dap.operations import Raising
+
+__all__ = ["Expressions", "expressions"]
+
+T = TypeVar("T")
 
 #: Characters of what is told of an expression, and of what it raised.
 _LONGEST = 300
 
 
-class Raised(NamedTuple):
-    """An expression that could not be evaluated."""
-
-    #: ``condition``, ``hits`` or ``log``.
-    what: str
-    file: str
-    line: int
-    #: As the user wrote it; "" for a log point.
-    expression: str
-    #: The type of the error, and its text.
-    error: str
-    text: str
-
-
-def _ignore(_raised: Raised) -> None:
+def _ignore(_raised: Raising) -> None:
     """Ignore an error: no listener is set."""
 
 
@@ -39,44 +30,38 @@ class Expressions:
 
     def __init__(self) -> None:
         #: Told of each that raises.
-        self.heard: Callable[[Raised], None] = _ignore
+        self.heard: Callable[[Raising], None] = _ignore
 
-    def replace(self, pydb: Any) -> None:
+    def replace(self, pydb: DebuggerClass) -> None:
         """Evaluate in the place of the engine; ``pydb``: its class."""
         pydb.handle_breakpoint_condition = lambda _debugger, _info, point, frame: self.holds(point, frame)
         pydb.handle_breakpoint_expression = lambda _debugger, point, info, frame: self.log(point, info, frame)
 
-    def holds(self, point: Any, frame: FrameType) -> bool:
+    def holds(self, point: Breakpoint, frame: FrameType) -> bool:
         """Return whether a breakpoint stops ``frame``."""
         count = getattr(point, "hit_condition", None)  # those of exceptions have none
         if count:
             with point._hit_condition_lock:
                 point._hit_count += 1
                 numbered = count.replace("@HIT@", str(point._hit_count))
-            if self._value("hits", numbered, count, point, frame):
+            if self._value("hits", numbered, count, point, frame, bool):
                 return True
         condition = point.condition
-        return bool(condition and self._value("condition", condition, condition, point, frame))
+        return bool(condition and self._value("condition", condition, condition, point, frame, bool))
 
-    def log(self, point: Any, info: Any, frame: FrameType) -> None:
+    def log(self, point: Breakpoint, info: ThreadInfo, frame: FrameType) -> None:
         """Set the message of a log point at ``frame``; no message if its expression raises."""
         info.pydev_message = self._value("log", point.expression, "", point, frame, str) or ""
 
     def _value(
-        self,
-        what: str,
-        expression: str,
-        written: str,
-        point: Any,
-        frame: FrameType,
-        of: Callable[[Any], Any] = bool,
-    ) -> Any:
+        self, what: str, expression: str, written: str, point: Breakpoint, frame: FrameType, of: Callable[[object], T]
+    ) -> T | None:
         try:
             return of(eval(expression, frame.f_globals, frame.f_locals))
         except BaseException as error:  # whatever it does must not change the program
             line = getattr(point, "line", frame.f_lineno)
             error_type = type(error).__name__
-            self.heard(Raised(what, frame.f_code.co_filename, line, written[:_LONGEST], error_type, _text(error)))
+            self.heard(Raising(what, frame.f_code.co_filename, line, written[:_LONGEST], error_type, _text(error)))
             return None
 
 

@@ -5,10 +5,22 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Protocol, cast
+
+from meshrt.debug.dap.engine.pydevd_types import Monitoring, TracingTool
 
 __all__ = ["LiveThreads"]
+
+
+class _ThreadClass(Protocol):
+    """`threading.Thread`, with what Python calls when a thread ends."""
+
+    _delete: Callable[[threading.Thread], None]
+
+
+_THREAD = cast(_ThreadClass, threading.Thread)
 
 
 class LiveThreads(ModuleType):
@@ -23,10 +35,10 @@ class LiveThreads(ModuleType):
         super().__init__("threading")
         #: Threads that have done all that is theirs, by their number in the kernel.
         self._ended: deque[int] = deque(maxlen=1024)
-        self._module: Any = None
-        self._delete: Any = None
+        self._module: TracingTool | None = None
+        self._delete = _THREAD._delete
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(threading, name)
 
     def current_thread(self) -> threading.Thread | None:
@@ -35,24 +47,22 @@ class LiveThreads(ModuleType):
             return None
         return threading.current_thread()  # also if the kernel has given out the number again
 
-    def watch(self, functions: Any) -> None:
+    def watch(self, functions: Monitoring) -> None:
         """Begin: ``functions`` are those that the events go to."""
-        self._module = sys.modules[functions.start_monitoring.__module__]
+        self._module = cast(TracingTool, sys.modules[functions.start_monitoring.__module__])
         self._module.threading = self
-        kind: Any = threading.Thread
-        delete = self._delete = kind._delete
+        delete = self._delete = _THREAD._delete
         ended = self._ended
 
         def _delete(thread: threading.Thread) -> None:
             ended.append(threading.get_native_id())
             delete(thread)
 
-        kind._delete = _delete
+        _THREAD._delete = _delete
 
     def leave(self) -> None:
         """Leave everything as it was."""
         if self._module is not None:
             self._module.threading = threading
-            kind: Any = threading.Thread
-            kind._delete = self._delete
+            _THREAD._delete = self._delete
             self._module = None

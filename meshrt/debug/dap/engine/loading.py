@@ -11,9 +11,11 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import cast
 
 from meshrt.debug.dap.engine.patches import patch, replace_idle, watch
+from meshrt.debug.dap.engine.pydevd_types import ApiClass, Pydevd
 from meshrt.debug.dap.engine.watched import WatchedCode
 from meshrt.errors import MeshError
 from meshrt.inspect.installing import install_command, install_extra
@@ -29,31 +31,40 @@ _CONSOLE_NAMES = ("runfile", "execfile")
 #: What it reads from the environment while it is imported: no warning about frozen modules on the user's terminal, no
 #: replacement of frame evaluation.
 _ENVIRONMENT = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "PYDEVD_USE_FRAME_EVAL": "NO"}
-#: pydevd, once all of it is imported and changed, and what it watches.
-_loaded: dict[str, Any] = {}
 
 
-def loaded() -> Any:
+@dataclass(slots=True)
+class _Loaded:
+    """pydevd, once all of it is imported and changed, and what it watches."""
+
+    pydevd: Pydevd | None = None
+    watched: WatchedCode | None = None
+
+
+_loaded = _Loaded()
+
+
+def loaded() -> Pydevd | None:
     """Return pydevd; None if it is not imported completely yet, and nothing is traced."""
-    return _loaded.get("pydevd")
+    return _loaded.pydevd
 
 
 def watched_code() -> WatchedCode | None:
     """Return the code that the engine watches; None if it traces instead, or is not loaded."""
-    return _loaded.get("watched")
+    return _loaded.watched
 
 
-def load() -> Any:
+def load() -> Pydevd:
     """Return pydevd. Raises MeshError if debugpy is not installed here, or its release is not supported."""
-    if "pydevd" in _loaded:
-        return _loaded["pydevd"]
+    if _loaded.pydevd is not None:
+        return _loaded.pydevd
     # By name, in a rank, once an IDE attaches: the runtime does without debugpy, and type checkers do not see pydevd.
     hook = sys.breakpointhook
     try:
         with _environment(_ENVIRONMENT):
             importlib.import_module("debugpy._vendored.force_pydevd")  # makes pydevd importable
-            pydevd: Any = importlib.import_module("pydevd")
-            api: Any = importlib.import_module("_pydevd_bundle.pydevd_api")
+            pydevd = cast(Pydevd, importlib.import_module("pydevd"))
+            api = importlib.import_module("_pydevd_bundle.pydevd_api")
     except ModuleNotFoundError as error:
         raise MeshError(
             f"the ranks' Python has no debugpy ({error}); to install it: {install_extra('dap', 'debugpy')}"
@@ -63,18 +74,18 @@ def load() -> Any:
         for name in _CONSOLE_NAMES:  # for its own console; a program is not to find them
             vars(builtins).pop(name, None)
     try:
-        patch(pydevd, api.PyDevdAPI)
+        patch(pydevd, cast(ApiClass, api.PyDevdAPI))
         if TRACES:
             replace_idle(pydevd)
         else:
-            _loaded["watched"] = watch(pydevd)
+            _loaded.watched = watch(pydevd)
     except (AttributeError, ImportError) as error:
         found = sys.modules["debugpy"].__version__
         raise MeshError(
             f"debugpy {found} is not as this meshrt knows it ({error}); "
             f"to install one that is: {install_command(f'debugpy=={KNOWN}')}"
         ) from error
-    _loaded["pydevd"] = pydevd
+    _loaded.pydevd = pydevd
     return pydevd
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
 from meshrt.debug.dap.engine.loading import TRACES, loaded
+from meshrt.debug.dap.engine.pydevd_types import Pydevd, ThreadInfo
 
 __all__ = ["Untraced", "pass_over_forks"]
 
@@ -21,7 +21,7 @@ class Untraced:
     No generator of contextlib: to enter that one would be traced.
     """
 
-    def __init__(self, pydevd: Any, info: Any) -> None:
+    def __init__(self, pydevd: Pydevd, info: ThreadInfo) -> None:
         self._info = info
         self._monitoring = None if TRACES else pydevd.pydevd_sys_monitoring
         self._suspended = False

@@ -16,15 +16,17 @@ from collections.abc import Callable
 from operator import attrgetter
 from threading import get_ident
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, cast
 
 from meshrt.debug.rank.users_trace import above, is_ours
 
 __all__ = ["UsersTraces", "idle", "trace_functions"]
 
+#: A trace function: what it is given, and what it returns, is a matter of user code.
+Trace = Callable[[FrameType, str, Any], Any]
 #: ``SetTrace(function)`` for the calling thread; ``(function, ident)`` for another one.
-SetTrace = Callable[[Any], object]
-SetTraceOf = Callable[[Any, int], object]
+SetTrace = Callable[[Trace | None], object]
+SetTraceOf = Callable[[Trace, int], object]
 
 
 class _Traced(ctypes.Union):
@@ -54,13 +56,13 @@ _ThreadState._fields_ = (
 )
 
 
-def trace_functions() -> dict[int, Any]:
+def trace_functions() -> dict[int, Trace]:
     """Return the trace functions of all threads that have one, by ident; of the calling one alone, if no more is known.
 
     Threads begin and end meanwhile: one that does may be left out.
     """
-    mine = sys.gettrace()
-    found: dict[int, Any] = {} if mine is None else {get_ident(): mine}
+    mine = cast(Trace | None, sys.gettrace())
+    found: dict[int, Trace] = {} if mine is None else {get_ident(): mine}
     state = _own_state()
     if state is None:
         return found
@@ -80,7 +82,7 @@ def trace_functions() -> dict[int, Any]:
     return found
 
 
-def _look(state: _ThreadState, path: str) -> tuple[int, Any] | None:
+def _look(state: _ThreadState, path: str) -> tuple[int, Trace | None] | None:
     """Return the ident of a thread and its trace function; None: the list ends before it.
 
     From the calling thread, which cannot end meanwhile, in one call of C code: no other thread runs until it returns.
@@ -92,7 +94,7 @@ def _look(state: _ThreadState, path: str) -> tuple[int, Any] | None:
     if address is None:
         return ident, None
     try:
-        found: tuple[int, Any] = attrgetter(f"{path}thread_id", f"{path}traced.function")(state)
+        found: tuple[int, Trace] = attrgetter(f"{path}thread_id", f"{path}traced.function")(state)
     except ValueError:  # it has ended since, or is not traced any more
         return ident, None
     return found
@@ -106,7 +108,7 @@ def _own_state() -> _ThreadState | None:
     get.restype = ctypes.POINTER(_ThreadState)
     state: _ThreadState = get().contents
 
-    def probe(frame: FrameType, event: str, arg: Any) -> None:
+    def probe(frame: FrameType, event: str, arg: object) -> None:
         """Looked for, never called for anything."""
 
     before = sys.gettrace()
@@ -127,15 +129,15 @@ class _Leaving:
         local: The user's local one of the innermost stack frame.
     """
 
-    def __init__(self, set_trace: SetTrace, users: Any, local: Any) -> None:
+    def __init__(self, set_trace: SetTrace, users: Trace | None, local: Trace | None) -> None:
         self._set_trace = set_trace
         self.users = users
-        self._local: Any = local
+        self._local = local
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def __call__(self, frame: FrameType, event: str, arg: object) -> object:
         local, self._local = self._local, None
         frame.f_trace = local
-        now: Any = sys.gettrace()
+        now: object = sys.gettrace()
         if now is not self:
             return None  # another trace function is set now
         self._set_trace(None)
@@ -146,12 +148,12 @@ class _Leaving:
         return None if follow is None else follow(frame, event, arg)
 
 
-def idle(frame: FrameType, event: str, arg: Any) -> None:
+def idle(frame: FrameType, event: str, arg: object) -> None:
     """The local trace function for stack frames in which an engine looks for nothing.
 
     One that is inside the engine while that leaves gets it afterwards: there, too, its thread is to notice.
     """
-    now: Any = sys.gettrace()
+    now = sys.gettrace()
     if isinstance(now, _Leaving):
         now(frame, event, arg)
     else:
@@ -163,11 +165,11 @@ class UsersTraces:
 
     def __init__(self) -> None:
         self._of_new_threads = threading.gettrace()
-        self._functions: dict[int, Any] = {}
+        self._functions: dict[int, Trace] = {}
         #: The local trace functions of threads that the user traces, the outermost stack frame first. A frame is known
         #: by its place in the stack, its id and its code: held, it would keep its variables as long as the engine is
         #: there.
-        self._frames: dict[int, list[tuple[int, CodeType, Any]]] = {}
+        self._frames: dict[int, list[tuple[int, CodeType, Trace | None]]] = {}
         frames = sys._current_frames()
         for ident, function in trace_functions().items():
             users = function.users if isinstance(function, _Leaving) else function  # not noticed yet, since the last

@@ -8,7 +8,9 @@ next tool of that number would get all these events.
 from __future__ import annotations
 
 from types import CodeType, SimpleNamespace
-from typing import Any
+from typing import cast
+
+from meshrt.debug.dap.engine.pydevd_types import SysMonitoring
 
 __all__ = ["WatchedCode"]
 
@@ -21,7 +23,7 @@ class WatchedCode:
         tool: The number of the tool.
     """
 
-    def __init__(self, monitoring: Any, tool: int) -> None:
+    def __init__(self, monitoring: SysMonitoring, tool: int) -> None:
         self._monitoring = monitoring
         self._tool = tool
         #: By id, as equal ones may be of different functions: of a cell of a notebook that was run twice, say.
@@ -29,13 +31,16 @@ class WatchedCode:
         self._wanted = False
         names = {name: getattr(monitoring, name) for name in dir(monitoring) if not name.startswith("_")}
         #: What the engine is given as ``sys.monitoring``.
-        self.monitoring = SimpleNamespace(
-            **{
-                **names,
-                "use_tool_id": self._use_tool_id,
-                "get_local_events": self._get_local_events,
-                "set_local_events": self._set_local_events,
-            }
+        self.monitoring = cast(
+            SysMonitoring,
+            SimpleNamespace(
+                **{
+                    **names,
+                    "use_tool_id": self._use_tool_id,
+                    "get_local_events": self._get_local_events,
+                    "set_local_events": self._set_local_events,
+                }
+            ),
         )
 
     def begin(self) -> None:
@@ -58,7 +63,7 @@ class WatchedCode:
             self._monitoring.use_tool_id(tool, name)
 
     def _get_local_events(self, tool: int, code: CodeType) -> int:
-        return int(self._monitoring.get_local_events(tool, code)) if self._wanted else 0
+        return self._monitoring.get_local_events(tool, code) if self._wanted else 0
 
     def _set_local_events(self, tool: int, code: CodeType, events: int) -> None:
         if self._wanted:

@@ -8,12 +8,16 @@ if another IDE has the rank before its last part is sent.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
 
+from meshrt.debug.dap.operations import FromEngine, OfChannel, Said
 from meshrt.debug.dap.wire import MESSAGE_MAX, Message, MessageDecoder, encode, failure
 from meshrt.hooks.services import RankServices
 
 __all__ = ["Channel"]
+
+P = ParamSpec("P")
 
 #: Bytes that go up the tree without having been taken by the router; and bytes of one message there.
 _WINDOW = 1 << 20
@@ -71,19 +75,23 @@ class Channel:
         if len(data) > MESSAGE_MAX:
             why = f"{len(data) >> 20} MiB, and an IDE is sent {MESSAGE_MAX >> 20} MiB at most: look at a part of it"
             if message["type"] != "response":
-                self.tell("dap.said", text=f"an event is left out: {why}")
+                self.tell(Said, f"an event is left out: {why}")
                 return
             data = encode(failure({"seq": message["request_seq"], "command": message["command"]}, why))
         for start in range(0, len(data), _CHUNK):
             part = data[start : start + _CHUNK]
             self._window -= len(part)
-            self.tell("dap.data", data=part)
+            self.tell(FromEngine, part)
 
-    def tell(self, event: str, **body: Any) -> None:
+    def tell(self, report: Callable[Concatenate[int, P], OfChannel], *rest: P.args, **named: P.kwargs) -> None:
         """Tell the IDE, through the root, of something that happens to it. Any thread."""
         if not self.lost:
-            self.report(event, **body)
+            self.report(report, *rest, **named)
 
-    def report(self, event: str, **body: Any) -> None:
-        """Send the root an event, also if the IDE is gone. Any thread."""
-        self._services.notify(event, {"channel": self.number, **body})
+    def report(self, report: Callable[Concatenate[int, P], OfChannel], *rest: P.args, **named: P.kwargs) -> None:
+        """Send the root a report, also if the IDE is gone. Any thread.
+
+        Args:
+            report: The class of the report; its other arguments follow.
+        """
+        self._services.report(report(self.number, *rest, **named))

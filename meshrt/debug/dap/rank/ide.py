@@ -1,24 +1,15 @@
-"""Rank side: IDEs come and go. Loaded by the first that attaches.
-
-* operation ``dap.open`` {channel, ide, session}: an IDE attaches; events report the result.
-* operation ``dap.data`` {channel, data}: bytes from the IDE.
-* operation ``dap.ack`` {channel, bytes}: the router has taken so many bytes of the engine.
-* operation ``dap.close`` {channel, stay}: the IDE is lost. ``stay``: stopped threads stay stopped, and the root still
-  gets ``dap.holds`` and ``dap.closed``. If no thread is stopped, the rank is free.
-* events ``dap.waiting`` {channel, text}, ``dap.opened`` {channel, engine, pid, price}, ``dap.data`` {channel, data},
-  ``dap.holds`` {channel, held, places}, ``dap.said`` {channel, text}, ``dap.raised`` {channel, rows: expressions of
-  breakpoints that have raised, {what, file, line, expression, error, text, times}}, ``dap.leaving`` {channel},
-  ``dap.closed`` {channel, why}.
-"""
+"""Rank side: IDEs come and go. Loaded by the first that attaches."""
 
 from __future__ import annotations
 
 from types import FrameType
 
+from meshrt.debug.dap.operations import Attach, Close, Taken, ToEngine, Waiting
 from meshrt.debug.dap.rank.pump import GONE, Pump
 from meshrt.debug.rank.debugger import RankDebugger, debugger_of
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.facts import EndpointCall
+from meshrt.hooks.operations import Nothing
 from meshrt.hooks.plugins import plugins
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
@@ -33,62 +24,61 @@ class RankIde:
         self._services = services
         self._debugger = debugger
         self._pump: Pump | None = None
-        #: An IDE that has come while another one was leaving: its channel, its name, and its session.
-        self._next: tuple[int, str, str] | None = None
+        #: An IDE that has come while another one was leaving.
+        self._next: Attach | None = None
 
-    def open(self, body: Body) -> Body:
+    def open(self, asked: Attach) -> Nothing:
         """Attach an IDE."""
-        channel, ide, session = int(body["channel"]), str(body["ide"]), str(body["session"])
         pump = self._pump
         if pump is None:
-            self._begin(channel, ide, session)
+            self._begin(asked)
         elif self._next is not None or (pump.channel and not pump.leaving):
             raise MeshError("an IDE is attached to this rank already")
         else:
             if not pump.leaving:
-                self._debugger.handover.pass_on(ide, session)  # first: the end of the pump takes it back
-            if pump.leaving or not pump.adopt(channel):
-                self._next = channel, ide, session
-        return {}
+                self._debugger.handover.pass_on(asked.ide, asked.session)  # first: the end of the pump takes it back
+            if pump.leaving or not pump.adopt(asked.channel):
+                self._next = asked
+        return Nothing()
 
-    def _begin(self, channel: int, ide: str, session: str) -> None:
-        self._pump = pump = Pump(self._services, channel, self._ended)
+    def _begin(self, asked: Attach) -> None:
+        self._pump = pump = Pump(self._services, asked.channel, self._ended)
         pump.begin()
-        standing = self._debugger.handover.give(ide, pump, session)
-        if standing:
-            text = f"stands at a prompt of the debugger, {standing}; it is the IDE's when it goes on from there"
-            self._services.notify("dap.waiting", {"channel": channel, "text": text})
+        place = self._debugger.handover.give(asked.ide, pump, asked.session)
+        if place:
+            text = f"is stopped at a prompt of the debugger, {place}; the IDE gets it when it resumes there"
+            self._services.report(Waiting(asked.channel, text))
 
-    def data(self, body: Body) -> Body:
+    def data(self, asked: ToEngine) -> Nothing:
         """Pass bytes from the IDE on. Bytes of a former IDE are dropped."""
-        pump = self._of(body)
+        pump = self._of(asked.channel)
         if pump is not None:
-            pump.feed(bytes(body["data"]))
-        return {}
+            pump.feed(asked.data)
+        return Nothing()
 
-    def ack(self, body: Body) -> Body:
+    def taken(self, asked: Taken) -> Nothing:
         """The router has taken bytes of the engine."""
-        pump = self._of(body)
+        pump = self._of(asked.channel)
         if pump is not None:
-            pump.taken(int(body["bytes"]))
-        return {}
+            pump.taken(asked.count)
+        return Nothing()
 
-    def close(self, body: Body) -> Body:
+    def close(self, asked: Close) -> Nothing:
         """An IDE is lost."""
-        if self._next is not None and self._next[0] == int(body["channel"]):
+        if self._next is not None and self._next.channel == asked.channel:
             self._next = None
-        pump = self._of(body)
+        pump = self._of(asked.channel)
         if pump is not None:
-            if body.get("stay") and pump.engine is not None:
+            if asked.stay and pump.engine is not None:
                 self._debugger.handover.orphan()  # first: the end of the pump takes it back
                 pump.orphan()
             else:
                 pump.close(GONE)
-        return {}
+        return Nothing()
 
-    def _of(self, body: Body) -> Pump | None:
+    def _of(self, channel: int) -> Pump | None:
         pump = self._pump
-        return pump if pump is not None and pump.channel == int(body["channel"]) else None
+        return pump if pump is not None and pump.channel == channel else None
 
     def _ended(self, pump: Pump) -> None:
         """On the pump's thread, which is about to end."""
@@ -100,7 +90,7 @@ class RankIde:
             self._pump = None
         waiting, self._next = self._next, None
         if waiting is not None:
-            self._begin(*waiting)
+            self._begin(waiting)
 
     # -- hooks
 
@@ -127,7 +117,10 @@ def load(services: RankServices) -> None:
     """Serve IDEs. Called once, by the first IDE that attaches."""
     plugins.load("debug", services, in_root=False)
     ide = RankIde(services, debugger_of(services))
-    services.operations.update({"dap.open": ide.open, "dap.data": ide.data, "dap.ack": ide.ack, "dap.close": ide.close})
+    services.serve(Attach, ide.open)
+    services.serve(ToEngine, ide.data)
+    services.serve(Taken, ide.taken)
+    services.serve(Close, ide.close)
     hooks.signalled.append(ide.signalled)
     hooks.endpoint_error.append(ide.endpoint_error)
     hooks.proc_closing.append(ide.proc_closing)

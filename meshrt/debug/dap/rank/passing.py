@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from meshrt.debug.dap.engine.evaluations import Interruption, evaluations
 from meshrt.debug.dap.rank.pause import Pause
-from meshrt.debug.dap.standing import Standing
-from meshrt.debug.dap.wire import RESUMING, Message, response
+from meshrt.debug.dap.stops import Stops
+from meshrt.debug.dap.wire import RESUMING, Message, arguments_of, response
 from meshrt.hooks.services import RankServices
 
 __all__ = ["PATIENCE", "Passing"]
@@ -46,7 +46,7 @@ class Passing:
         self._withdraw = withdraw
         self._leaving = leaving
         self.pause = Pause(services, say)
-        self._standing = Standing()
+        self._stops = Stops()
         #: The ``stopped`` events from before this IDE came: only the IDE before it was told.
         self._unheard: list[Message] = []
         #: Numbers of ``disconnect`` requests, and of ``configurationDone`` requests.
@@ -58,19 +58,19 @@ class Passing:
         self.over = False
 
     @property
-    def standing(self) -> bool:
+    def stopped(self) -> bool:
         """Whether a thread is stopped."""
-        return bool(self._standing)
+        return bool(self._stops)
 
     def another_ide(self) -> None:
         """Another IDE takes over: the messages from here on are its messages."""
-        self._unheard = self._standing.events()
+        self._unheard = self._stops.events()
         self._configured.clear()
 
     def request(self, message: Message) -> bool:
         """Take a request of the IDE. Returns True if it is answered here, as the engine would not answer it."""
         command, number = message["command"], message["seq"]
-        if command == "continue" and not self._standing:
+        if command == "continue" and not self._stops:
             # The engine would answer only after a thread has stopped and resumed.
             if self.pause.pending:
                 self._withdraw()
@@ -79,7 +79,7 @@ class Passing:
             return True
         if command == "pause":
             self.pause.ask()
-            if self._standing.stands((message.get("arguments") or {}).get("threadId")):
+            if self._stops.has_stopped(arguments_of(message).get("threadId")):
                 # The thread is stopped already, so the pause is meant for the evaluation that keeps it busy.
                 self.pause.stopped()
                 self._services.call_later(_ARRIVING, lambda: self.interrupt(evaluations.posted))
@@ -95,12 +95,12 @@ class Passing:
             self._goodbyes.add(number)
         elif command == "configurationDone":
             self._configured.add(number)
-        self._standing.asked(message)
+        self._stops.asked(message)
         return False
 
     def said(self, message: Message) -> list[Message]:
         """Take a message of the engine. Returns the messages to send after it: stops from before the IDE came."""
-        self._standing.said(message)
+        self._stops.said(message)
         if message["type"] == "event":
             if message["event"] in ("stopped", "continued"):
                 self._going = 0
@@ -117,7 +117,7 @@ class Passing:
             if number in self._configured:
                 self._configured.discard(number)
                 unheard, self._unheard = self._unheard, []
-                return [stop for stop in self._standing.events() if any(stop is each for each in unheard)]
+                return [stop for stop in self._stops.events() if any(stop is each for each in unheard)]
         return []
 
     def interrupt(self, latest: int) -> None:

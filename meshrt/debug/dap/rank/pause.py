@@ -60,11 +60,11 @@ class Pause:
         """Return the seconds until `kick_if_due` has something to do; None if it has nothing to do."""
         return max(0.0, self._kicks[0] - self._clock()) if self._kicks else None
 
-    def kick_if_due(self, standing: bool) -> None:
+    def kick_if_due(self, stopped: bool) -> None:
         """Interrupt the main thread if that is due.
 
         Args:
-            standing: Whether a thread is stopped.
+            stopped: Whether a thread is stopped.
         """
         if not self._kicks or self._kicks[0] > self._clock():
             return
@@ -75,7 +75,7 @@ class Pause:
             self._kicks = []
             self._say(f"a call that blocks cannot be paused: {error}")
             return
-        if not self._kicks and not self._said and not standing:
+        if not self._kicks and not self._said and not stopped:
             self._said = True
             when = "at the next line of Python that runs, unless mesh c takes that back"
             self._say(f"not paused yet: {self._running()}; it stops {when}")

@@ -13,18 +13,18 @@ from meshrt.inspect.visibility import is_debugging_file, is_plumbing
 __all__ = ["places"]
 
 
-def places(actors: Iterable[ActorState]) -> dict[str, list[object]]:
-    """Return where actors are stopped in the engine: ``{actor: [file, line, function]}``; "" for another thread."""
+def places(actors: Iterable[ActorState]) -> dict[str, tuple[str, int, str]]:
+    """Return where actors are stopped in the engine: ``{actor: (file, line, function)}``; "" for another thread."""
     frames = sys._current_frames()
     main = threading.main_thread().ident
     idents = {main if actor.thread is None else actor.thread: actor.name for actor in actors}
-    found: dict[str, list[object]] = {}
+    found: dict[str, tuple[str, int, str]] = {}
     for ident, frame in frames.items():
-        stands = False
+        stopped = False
         each: FrameType | None = frame
         while each is not None and is_plumbing(each):
-            stands = stands or is_debugging_file(each.f_code.co_filename)
+            stopped = stopped or is_debugging_file(each.f_code.co_filename)
             each = each.f_back
-        if stands and each is not None:
-            found.setdefault(idents.get(ident, ""), [each.f_code.co_filename, each.f_lineno, each.f_code.co_name])
+        if stopped and each is not None:
+            found.setdefault(idents.get(ident, ""), (each.f_code.co_filename, each.f_lineno, each.f_code.co_name))
     return found

@@ -26,6 +26,7 @@ from types import FrameType
 from meshrt.debug.dap.engine.engine import Engine, end_in_child
 from meshrt.debug.dap.engine.evaluations import evaluations
 from meshrt.debug.dap.engine.expressions import expressions
+from meshrt.debug.dap.operations import Closed, Holds, Leaving, Opened, Raised, Said
 from meshrt.debug.dap.rank.channel import Channel
 from meshrt.debug.dap.rank.goodbye import say_goodbye
 from meshrt.debug.dap.rank.passing import PATIENCE, Passing
@@ -74,9 +75,9 @@ class Pump:
         self._closing = ""
         self._from_engine = MessageDecoder(_ANY_LENGTH)
         self._passing = Passing(
-            services, self._say, self._send, self._withdraw_pause, lambda: self._served.tell("dap.leaving")
+            services, self._say, self._send, self._withdraw_pause, lambda: self._served.tell(Leaving)
         )
-        self._raisings = Raisings(services, lambda rows: self._channel.tell("dap.raised", rows=rows))
+        self._raisings = Raisings(services, lambda rows: self._channel.tell(Raised, rows))
         self._held = False
         #: Set when the engine traces, or when it is certain that it never will.
         self._settled = threading.Event()
@@ -151,11 +152,6 @@ class Pump:
         self._closing = why
         self._wake()
 
-    def facts(self) -> dict[str, object]:
-        """Return the facts of ``dap.opened``: process id, engine version, and what the engine costs."""
-        engine = self.engine
-        return {"pid": os.getpid(), "engine": engine.version if engine else "", "price": engine.price if engine else ""}
-
     def signalled(self, frame: FrameType | None) -> None:
         """Stop the main thread here if that was requested. On the main thread, in a signal handler."""
         evaluations.break_here(frame)
@@ -184,7 +180,7 @@ class Pump:
                 os.eventfd_write(self._wake_fd, 1)
 
     def _say(self, text: str) -> None:
-        self._channel.tell("dap.said", text=text)
+        self._channel.tell(Said, text)
 
     def _send(self, message: Message) -> None:
         self._served.send(message)
@@ -208,7 +204,7 @@ class Pump:
                 os.close(wake_fd)
             self._ended(self)
             self._gone.set()
-            self._channel.report("dap.closed", why=why or self._closing)
+            self._channel.report(Closed, why or self._closing)
 
     def _serve(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -224,7 +220,7 @@ class Pump:
             expressions.heard = self._raisings.hear
             self._settled.set()
             try:
-                self._served.tell("dap.opened", **self.facts())
+                self._served.tell(Opened, os.getpid(), engine.version, engine.price)
                 self._carry(selector, sock)
                 if not self._passing.over:
                     say_goodbye(sock, self._from_engine)
@@ -246,7 +242,7 @@ class Pump:
             elif reading and not wanted:
                 selector.unregister(sock)
             reading = wanted
-            alone = self._served.lost and not self._passing.standing
+            alone = self._served.lost and not self._passing.stopped
             ready = selector.select(0 if alone else self._passing.pause.until_kick())
             if alone and not ready:  # all that the engine said is read: no thread is stopped
                 self._leave_alone()
@@ -256,7 +252,7 @@ class Pump:
                 else:
                     self._woken()
             self._pass_on(sock)
-            self._passing.pause.kick_if_due(self._passing.standing)
+            self._passing.pause.kick_if_due(self._passing.stopped)
 
     def _leave_alone(self) -> None:
         """Close: the IDE is lost and no thread is stopped. Not if another IDE has just attached."""
@@ -280,9 +276,10 @@ class Pump:
         """Serve another IDE from here on."""
         self._served = channel
         self._passing.another_ide()
-        if self.engine is not None:
-            self.engine.forget_breakpoints()  # the new IDE does not know them
-        channel.tell("dap.opened", **self.facts())
+        engine = self.engine
+        if engine is not None:
+            engine.forget_breakpoints()  # the new IDE does not know them
+            channel.tell(Opened, os.getpid(), engine.version, engine.price)
         self._tell_held()  # it may have changed since the last IDE was lost
 
     def _woken(self) -> None:
@@ -295,7 +292,7 @@ class Pump:
             raise MeshError("the engine has ended")
         for message in self._from_engine.receive_data(data):
             behind = self._passing.said(message)
-            self._hold(self._passing.standing)
+            self._hold(self._passing.stopped)
             for each in (message, *behind):
                 self._send(each)
 
@@ -311,4 +308,4 @@ class Pump:
 
     def _tell_held(self) -> None:
         found = places(self._services.actors()) if self._held else {}
-        self._served.report("dap.holds", held=self._held, places=found)
+        self._served.report(Holds, self._held, found)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from meshrt.debug.dap.engine.expressions import Raised
-from meshrt.hooks.facts import Body
+import msgspec
+
+from meshrt.debug.dap.operations import Raising
 from meshrt.hooks.services import RankServices
 
 __all__ = ["Raisings"]
@@ -27,24 +28,24 @@ class Raisings:
     def __init__(
         self,
         services: RankServices,
-        tell: Callable[[list[Body]], None],
+        tell: Callable[[Sequence[Raising]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._services = services
         self._tell_of = tell
         self._clock = clock
         self._heard: deque[tuple[str, str, int, str, str]] = deque()
-        #: The text of the first error of each kind.
-        self._texts: dict[tuple[str, str, int, str, str], str] = {}
+        #: The first of each kind.
+        self._first: dict[tuple[str, str, int, str, str], Raising] = {}
         self._telling = False
         self._next = 0.0
 
-    def hear(self, raised: Raised) -> None:
+    def hear(self, raised: Raising) -> None:
         """Count one. On the thread that evaluated it; without a lock, as the user may stop that thread anywhere."""
-        kind = raised[:5]
-        new = kind not in self._texts
+        kind = raised.kind
+        new = kind not in self._first
         if new:
-            self._texts[kind] = raised.text
+            self._first[kind] = raised
         self._heard.append(kind)
         if new or not self._telling:
             self._telling = True
@@ -54,17 +55,6 @@ class Raisings:
         self._telling = False  # first: errors from here on are reported anew
         self._next = self._clock() + _EVERY
         times = Counter(self._heard.popleft() for _ in range(len(self._heard)))
-        rows = [
-            {
-                "what": what,
-                "file": file,
-                "line": line,
-                "expression": expression,
-                "error": error,
-                "text": self._texts[what, file, line, expression, error],
-                "times": count,
-            }
-            for (what, file, line, expression, error), count in times.items()
-        ]
+        rows = [msgspec.structs.replace(self._first[kind], times=count) for kind, count in times.items()]
         if rows:
             self._tell_of(rows)

@@ -10,13 +10,16 @@
     who connects, with what, and which session that begins
 `program`, `ranks`, `channels`, `asking`
     the way to the program; the ranks as they are seen here; an engine each, and questions to many of them
-`view`, `mesh_view`, `rank_view`, `threads_view`
+`requests`
+    what an IDE may ask, and what each kind of session does with it
+`view`, `root_view`, `mesh_view`, `rank_view`, `threads_view`
     the sessions: of the mesh, of one rank, and the one in which ranks are threads
-`members`, `joining`, `settings`, `thread_requests`, `thread_events`, `row_events`, `rows`, `ids`, `printed`
-    the parts of that last one: its ranks, what is set in all of them, what the IDE asks for and is told, in its numbers
-`console`, `console_words`, `sources`, `ends`, `raisings`
-    of all sessions: the debug console of the mesh and its help, texts that only the program has, how ranks have ended,
-    and which conditions and log points raise
+`members`, `joining`, `settings`, `rank_threads`, `thread_events`, `row_events`, `rows`, `ids`
+    the parts of that last one: its ranks, what is set in all of them, how requests reach them, and what the IDE is
+    told, in its numbers
+`console`, `console_words`, `sources`, `told_once`
+    of all sessions: the debug console of the mesh and its help, texts that only the program has, and what is told once
+    for all ranks
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from meshrt.errors import DebugAdapterError
 
@@ -27,7 +27,7 @@ class Answers(Generic[K, T]):
     silent: list[K] = field(default_factory=list)
 
 
-async def ask_each(asks: Mapping[K, Coroutine[Any, Any, T]], seconds: float | None = None) -> Answers[K, T]:
+async def ask_each(asks: Mapping[K, Coroutine[object, None, T]], seconds: float | None = None) -> Answers[K, T]:
     """Put all questions at once, and return when all are answered, or after ``seconds``: `SILENT_SECONDS`."""
     answers: Answers[K, T] = Answers()
     tasks = {key: asyncio.ensure_future(ask) for key, ask in asks.items()}

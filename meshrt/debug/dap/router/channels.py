@@ -2,8 +2,8 @@
 
 ::
 
-    opening --dap.opened--> open --dap.closed--> closed
-       '---------dap.closed, refused-------------^
+    opening --Opened--> open --Closed--> closed
+       '-------Closed, refused--------^
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from meshrt.debug.dap import operations as ops
 from meshrt.debug.dap.router.asking import SILENT_SECONDS
 from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.ranks import Rank
-from meshrt.debug.dap.standing import Standing
-from meshrt.debug.dap.wire import RESUMING, Message, MessageDecoder, encode
+from meshrt.debug.dap.stops import Stops
+from meshrt.debug.dap.wire import RESUMING, Fields, Message, MessageDecoder, encode
 from meshrt.errors import DebugAdapterError, MeshError
 from meshrt.hooks.facts import Body
+from meshrt.wire.pending import PendingTable
 
 __all__ = ["Channels", "RankLink", "Watcher"]
 
+#: By name.
+_REPORTS = {report.name(): report for report in ops.OF_CHANNELS}
 #: The first number of the router's own requests. The numbers of an IDE stay below it.
 _OWN = 1 << 24
 #: Bytes of one control message.
@@ -39,7 +42,7 @@ class Watcher:
     #: A text for the user; it names the rank.
     said: Callable[[str], None]
     #: Expressions of breakpoints that have raised.
-    raised: Callable[[Sequence[Body]], None]
+    raised: Callable[[Sequence[ops.Raising]], None]
     #: The channel has ended: why, or "" after a goodbye.
     closed: Callable[[str], None]
 
@@ -63,20 +66,23 @@ class Channels:
         self._links.pop(number, None)
 
     def event(self, name: str, body: Body) -> bool:
-        """Take an event of the program. Returns False if it is not an event of a channel."""
-        link = self._links.get(int(body.get("channel") or 0))
-        if link is None:
-            return name.startswith("dap.") and "channel" in body
-        if name == "dap.closed":
-            del self._links[link.channel]
-        link.event(name, body)
+        """Take an event of the program. Returns False if it is not an event of a channel. Raises ProtocolError."""
+        kind = _REPORTS.get(name)
+        if kind is None:
+            return False
+        report = kind.read(body)
+        link = self._links.get(report.channel)
+        if link is not None:
+            if isinstance(report, ops.Closed):
+                del self._links[link.channel]
+            link.receive(report)
         return True
 
     def lost(self, why: str) -> None:
         """Close all channels, as the program has ended or the router has left it."""
         for number, link in list(self._links.items()):
             del self._links[number]
-            link.event("dap.closed", {"why": why})
+            link.receive(ops.Closed(number, why))
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +94,7 @@ class RankLink:
     _channels: Channels
     channel: int = 0
     #: Threads of the engine that are stopped.
-    standing: Standing = field(default_factory=Standing)
+    standing: Stops = field(default_factory=Stops)
     price: str = ""
     #: The rank has answered the request to attach. If it has not joined yet, its engine is still loading.
     answered: bool = False
@@ -99,8 +105,7 @@ class RankLink:
     pausing: bool = False
     _opened: asyncio.Future[None] | None = None
     _decoder: MessageDecoder = field(default_factory=MessageDecoder)
-    _numbers: Any = field(default_factory=lambda: itertools.count(_OWN))
-    _waiting: dict[int, asyncio.Future[Message]] = field(default_factory=dict)
+    _waiting: PendingTable[asyncio.Future[Message]] = field(default_factory=lambda: PendingTable(itertools.count(_OWN)))
     #: Numbers of requests to evaluate that are not answered yet.
     _evaluating: set[int] = field(default_factory=set)
     _closed: bool = False
@@ -111,7 +116,7 @@ class RankLink:
         return bool(self._evaluating)
 
     async def open(
-        self, initialize: dict[str, Any], *, stay: bool, session: int, on_silent: Callable[[], None] = lambda: None
+        self, initialize: Fields, *, stay: bool, session: int, on_silent: Callable[[], None] = lambda: None
     ) -> None:
         """Have the rank load its engine, and initialize it.
 
@@ -126,9 +131,7 @@ class RankLink:
         self._opened = asyncio.get_running_loop().create_future()
         self.channel = number = self._channels.admit(self)
         mesh, rank = self.rank.key
-        asking = asyncio.ensure_future(
-            self._channels.program.ask("dap.open", mesh=mesh, rank=rank, channel=number, stay=stay, session=session)
-        )
+        asking = asyncio.ensure_future(self._channels.program.ask(ops.Open(mesh, rank, number, stay, session)))
         try:
             await asyncio.wait([asking], timeout=SILENT_SECONDS)
             if not asking.done():
@@ -158,24 +161,24 @@ class RankLink:
         data = encode(message)
         for start in range(0, len(data), _CHUNK):
             part = data[start : start + _CHUNK]
-            self._channels.program.post("dap.data", channel=self.channel, data=part)
+            self._channels.program.post(ops.ToEngine(self.channel, part))
 
-    async def request(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def request(self, command: str, arguments: Fields) -> Fields:
         """Send a request to the engine and return the body of its answer. Raises DebugAdapterError if it refuses."""
         if self._closed:
             raise DebugAdapterError(f"{self.rank.name} has ended")
-        number = next(self._numbers)
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        number = self._waiting.add(answer)
         self.send({"seq": number, "type": "request", "command": command, "arguments": arguments})
         try:
             message = await answer
         finally:
-            self._waiting.pop(number, None)
+            self._waiting.remove(number)
         if not message.get("success"):
             raise DebugAdapterError(str(message.get("message") or f"{command} was refused"))
         return message.get("body") or {}
 
-    async def resume(self, command: str, arguments: dict[str, Any], *, looked: bool | None) -> None:
+    async def resume(self, command: str, arguments: Fields, *, looked: bool | None) -> None:
         """Send a request that resumes threads (`RESUMING`), and set ``looked``. Raises as `request`."""
         self.looked = looked
         try:
@@ -187,29 +190,29 @@ class RankLink:
     def give_up(self, *, stay: bool) -> None:
         """Close the channel, as the IDE is gone without a goodbye. ``stay`` as in `open`."""
         if not self._closed and self.channel:
-            self._channels.program.post("dap.close", channel=self.channel, stay=stay)
+            self._channels.program.post(ops.Close(self.channel, stay))
 
     # -- what the program tells
 
-    def event(self, name: str, body: Body) -> None:
-        """Take one event of this channel: its name and its body."""
-        if name == "dap.data":
-            data = bytes(body["data"])
-            self._channels.program.post("dap.ack", channel=self.channel, bytes=len(data))
-            for message in self._decoder.receive_data(data):
-                self._message(message)
-        elif name == "dap.opened":
-            self.price = str(body.get("price", ""))
-            if self._opened is not None and not self._opened.done():
-                self._opened.set_result(None)
-        elif name == "dap.waiting":
-            self.watcher.said(f"{self.rank.name} {body['text']}")
-        elif name == "dap.said":
-            self.watcher.said(f"{self.rank.name}: {body['text']}")
-        elif name == "dap.raised":
-            self.watcher.raised(body["rows"])
-        elif name == "dap.closed":
-            self._end(str(body.get("why", "")))
+    def receive(self, report: ops.OfChannel) -> None:
+        """Take a report of this channel."""
+        match report:
+            case ops.FromEngine():
+                self._channels.program.post(ops.Taken(self.channel, len(report.data)))
+                for message in self._decoder.receive_data(report.data):
+                    self._message(message)
+            case ops.Opened():
+                self.price = report.price
+                if self._opened is not None and not self._opened.done():
+                    self._opened.set_result(None)
+            case ops.Waiting():
+                self.watcher.said(f"{self.rank.name} {report.text}")
+            case ops.Said():
+                self.watcher.said(f"{self.rank.name}: {report.text}")
+            case ops.Raised():
+                self.watcher.raised(report.rows)
+            case ops.Closed():
+                self._end(report.why)
 
     def _end(self, why: str) -> None:
         self._closed = True
@@ -217,7 +220,7 @@ class RankLink:
         self.standing.clear()
         self._evaluating.clear()
         error = DebugAdapterError(why or f"{self.rank.name} has been left")
-        for future in (self._opened, *self._waiting.values()):
+        for future in (self._opened, *self._waiting.clear()):
             if future is not None and not future.done():
                 future.set_exception(error)
                 future.exception()  # retrieved: no warning if no task waits
@@ -230,7 +233,7 @@ class RankLink:
         elif message["type"] == "response":
             number = message["request_seq"]
             self._evaluating.discard(number)
-            answer = self._waiting.get(number)
+            answer = self._waiting.find(number)
             if answer is not None:
                 if not answer.done():
                     answer.set_result(message)

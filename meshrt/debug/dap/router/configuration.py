@@ -7,19 +7,19 @@ what it has an IDE start for one rank.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
+import msgspec
+
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import SelectionError, UsageError
+from meshrt.hooks.operations import Data
 from meshrt.selection import parse
 
 __all__ = ["Configuration", "for_engine", "for_rank"]
 
-_VIEWS = ("sessions", "threads")
-_STEPS = ("one", "all")
-_LOST = ("resume", "stay")
-_SET_BY_ROUTER = "set by meshrt dap"
+_SET_BY_ROUTER = "set by meshrt dap; meshRanks chooses ranks"
 #: Key -> what it is, for complaints.
 _KEYS = {
     "meshToken": "the token that meshrt dap prints",
@@ -27,12 +27,26 @@ _KEYS = {
     "meshRanks": "the ranks to attach to, as in 'ranks(0:4)' or 'hosts=1'; all if it is missing",
     "meshName": "a mesh, or an actor of one; all meshes if it is missing",
     "meshView": "'sessions' (a session for each rank) or 'threads' (one session, in which ranks are threads)",
-    "meshStep": "'one' or 'all': whether a step steps one rank or all that stand; for the view 'threads'",
-    "meshOnLost": "'resume' or 'stay': what ranks do that stand when the IDE is gone without a goodbye",
+    "meshStep": "'one' or 'all': whether a step steps one rank or all that are stopped; for the view 'threads'",
+    "meshOnLost": "'resume' or 'stay': what stopped ranks do when the IDE is gone without a goodbye",
     "meshRank": _SET_BY_ROUTER,
     "meshSession": _SET_BY_ROUTER,
     "meshSocket": _SET_BY_ROUTER,
 }
+#: The same, and keys of debugpy that are checked here.
+_EXPECTED = {
+    **_KEYS,
+    "pathMappings": """a list of {"localRoot": "/on/the/IDE's/machine", "remoteRoot": "/where/the/ranks/are"}""",
+    "rules": """a list of {"path": "**/generated/**", "include": false}, or with "module" in place of "path\"""",
+}
+#: Keys whose value may be written as a number.
+_TEXTS = ("meshRanks", "meshRun", "meshName", "meshToken")
+#: Field -> key, where it is not named alike.
+_NAMES = {
+    "token": "meshToken", "run": "meshRun", "socket": "meshSocket", "ranks": "meshRanks", "mesh": "meshName",
+    "view": "meshView", "step": "meshStep", "on_lost": "meshOnLost", "rank": "meshRank", "session": "meshSession",
+    "path_mappings": "pathMappings",
+}  # fmt: skip
 #: Where an IDE connects to, and what it starts for that, is its own matter.
 _OURS = (
     *_KEYS, "connect", "listen", "port", "host", "debugAdapterPath", "debugAdapterPython", "subProcessId", "name",
@@ -40,115 +54,80 @@ _OURS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """One attach request, checked."""
+class _Mapping(Data, frozen=True, rename="camel"):
+    local_root: str = ""
+    remote_root: str = ""
 
-    token: str
-    #: The program, and the socket of the router that has announced a rank: for the process that an IDE starts.
-    run: str
-    socket: str
-    ranks: str
-    mesh: str
-    view: str
-    step: str
-    stay: bool
-    #: A single rank, and the session of the mesh that it was announced by.
-    rank: tuple[str, int] | None
-    session: int
-    #: Everything, as it came.
-    arguments: Mapping[str, Any]
+
+class _Rule(Data, frozen=True):
+    include: object
+    path: str | None = None
+    module: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is None and self.module is None:
+            raise ValueError("expected path or module")
+
+
+class Configuration(Data, frozen=True, rename=_NAMES):
+    """One attach request, checked.
+
+    Attributes:
+        run: The program.
+        socket: That of the router that has announced a rank: for the process that an IDE starts.
+        rank: A single rank; ``session``: the session of the mesh that it was announced by.
+        path_mappings, rules: For the engines, which would end without a message because of invalid ones.
+        arguments: Everything, as it came.
+    """
+
+    token: str = ""
+    run: str = ""
+    socket: str = ""
+    ranks: str = ""
+    mesh: str = ""
+    view: Literal["sessions", "threads"] = "sessions"
+    step: Literal["one", "all"] = "one"
+    on_lost: Literal["resume", "stay"] = "resume"
+    rank: tuple[str, int] | None = None
+    session: int = 0
+    path_mappings: Sequence[_Mapping] = ()
+    rules: Sequence[_Rule] = ()
+    arguments: Fields = msgspec.field(default_factory=dict)
+
+    @property
+    def stay(self) -> bool:
+        """Whether ranks stay stopped when the IDE is gone without a goodbye."""
+        return self.on_lost == "stay"
 
     @classmethod
-    def read(cls, arguments: Mapping[str, Any]) -> Configuration:
+    def read(cls, arguments: Fields) -> Configuration:
         """Check an attach request. Raises UsageError, which says what was expected."""
         for key in arguments:
             if key.startswith("mesh") and key not in _KEYS:
                 close = difflib.get_close_matches(key, _KEYS, n=1)
                 hint = f"; {close[0]}?" if close else ""
                 keys = ", ".join(known for known, what in _KEYS.items() if what != _SET_BY_ROUTER)
-                raise UsageError(f"{key} is no key of meshrt{hint} There are {keys}")
-        ranks = _text(arguments, "meshRanks")
-        if ranks:
+                raise UsageError(f"{key} is not a key of meshrt{hint} There are {keys}")
+        given = {key: value for key, value in arguments.items() if key in _EXPECTED}
+        for key in _TEXTS:
+            if type(given.get(key)) is int:
+                given[key] = str(given[key])  # "meshRanks": 3
+        try:
+            found = msgspec.convert(given, cls)
+        except msgspec.ValidationError as error:
+            key = str(error).rpartition("`$.")[2].partition("`")[0].partition("[")[0]
+            raise UsageError(f"{key} is {_EXPECTED[key]}; not {arguments[key]!r}") from None
+        if found.ranks:
             try:
-                parse(ranks)
+                parse(found.ranks)
             except SelectionError as error:
                 raise UsageError(f"meshRanks is {_KEYS['meshRanks']}: {error}") from None
-        _check_for_engine(arguments)
-        rank = arguments.get("meshRank")
-        if rank is not None and not (isinstance(rank, list) and [type(each) for each in rank] == [str, int]):
-            raise UsageError("meshRank is set by meshrt dap; meshRanks chooses ranks")
-        session = arguments.get("meshSession", 0)
-        return cls(
-            token=_text(arguments, "meshToken"),
-            run=_text(arguments, "meshRun"),
-            socket=_text(arguments, "meshSocket"),
-            ranks=ranks,
-            mesh=_text(arguments, "meshName"),
-            view=_one_of(arguments, "meshView", _VIEWS),
-            step=_one_of(arguments, "meshStep", _STEPS),
-            stay=_one_of(arguments, "meshOnLost", _LOST) == "stay",
-            rank=None if rank is None else (rank[0], rank[1]),
-            session=session if isinstance(session, int) else 0,
-            arguments=dict(arguments),
-        )
-
-
-def _check_for_engine(arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for values by which the engines would end without a message."""
-    for key, (fits, expected) in _ENGINES.items():
-        if key in arguments and not fits(arguments[key]):
-            raise UsageError(f"{key} is {expected}; not {arguments[key]!r}")
-
-
-def _are_mappings(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(each, dict) and all(isinstance(each.get(key, ""), str) for key in ("localRoot", "remoteRoot"))
-        for each in value
-    )
-
-
-def _are_rules(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(each, dict)
-        and "include" in each
-        and [key for key in ("path", "module") if isinstance(each.get(key), str)]
-        for each in value
-    )
-
-
-#: Keys of debugpy -> what fits, and what is said of it if it does not.
-_ENGINES: dict[str, tuple[Callable[[object], bool], str]] = {
-    "pathMappings": (
-        _are_mappings,
-        """a list of {"localRoot": "/on/the/IDE's/machine", "remoteRoot": "/where/the/ranks/are"}""",
-    ),
-    "rules": (
-        _are_rules,
-        """a list of {"path": "**/generated/**", "include": false}, or with "module" in place of "path\"""",
-    ),
-}
-
-
-def _text(arguments: Mapping[str, Any], key: str) -> str:
-    value = arguments.get(key, "")
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # "meshRanks": 3
-    if not isinstance(value, str):
-        raise UsageError(f"{key} is {_KEYS[key]}; not {value!r}")
-    return value
-
-
-def _one_of(arguments: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> str:
-    value = arguments.get(key, choices[0])
-    if value not in choices:
-        raise UsageError(f"{key} is {_KEYS[key]}; not {value!r}")
-    return str(value)
+        return msgspec.structs.replace(found, arguments=dict(arguments))
 
 
 def for_rank(
     configuration: Configuration, rank: tuple[str, int], number: int, name: str, session: int, socket: str
-) -> Any:
+) -> Fields:
     """Return the launch configuration with which an IDE attaches to one rank.
 
     Args:
@@ -170,6 +149,6 @@ def for_rank(
     }
 
 
-def for_engine(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def for_engine(arguments: Fields) -> Fields:
     """Return the keys of an attach request that are debugpy's."""
     return {key: value for key, value in arguments.items() if key not in _OURS}

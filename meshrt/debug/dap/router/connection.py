@@ -17,7 +17,7 @@ import hmac
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from meshrt.debug.dap.router.admission import Admission
 from meshrt.debug.dap.router.channels import Channels
@@ -25,10 +25,21 @@ from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.greeting import answer_before_attach
 from meshrt.debug.dap.router.ranks import Rank
 from meshrt.debug.dap.router.view import Peer, View
-from meshrt.debug.dap.wire import MESSAGE_MAX, Message, MessageDecoder, encode, event, failure, response
+from meshrt.debug.dap.wire import (
+    MESSAGE_MAX,
+    Fields,
+    Message,
+    MessageDecoder,
+    arguments_of,
+    encode,
+    event,
+    failure,
+    response,
+)
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
 from meshrt.transport.refusals import Refusals
 from meshrt.transport.tools import Program
+from meshrt.wire.pending import PendingTable
 
 __all__ = ["GOODBYE_SECONDS", "Connection", "Sessions"]
 
@@ -80,13 +91,13 @@ class Connection(asyncio.Protocol):
         self._sessions = sessions
         self.channels = sessions.channels
         self.program = sessions.program
-        self._transport: Any = None
+        self._transport: asyncio.Transport
         self._decoder = MessageDecoder(_UNPROVED_BYTES)
         self._deadline: asyncio.TimerHandle | None = None
-        self._initialize: dict[str, Any] = {}
+        self._initialize: Fields = {}
         self._view: View | None = None
         self._numbers = itertools.count(1)
-        self._asked: dict[int, Callable[[Message], None]] = {}
+        self._asked: PendingTable[Callable[[Message], None]] = PendingTable(self._numbers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
         #: It has shown a wrong token, and is told so in a while.
@@ -96,10 +107,10 @@ class Connection(asyncio.Protocol):
 
     # -- asyncio.Protocol
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Read nothing until the kernel has told whose the peer is."""
-        self._transport = transport
-        transport.pause_reading()
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.pause_reading()
         self._sessions.admission.ask(transport.get_extra_info("socket"), self._admit)
 
     def _admit(self, problem: str) -> None:
@@ -156,15 +167,14 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > _BACKLOG_MAX:
             self._transport.abort()
 
-    def ask(self, command: str, arguments: dict[str, Any], answered: Callable[[Message], None]) -> None:
+    def ask(self, command: str, arguments: Fields, answered: Callable[[Message], None]) -> None:
         """Ask the IDE for something."""
-        number = next(self._numbers)
-        self._asked[number] = answered
+        number = self._asked.add(answered)
         message = {"seq": number, "type": "request", "command": command, "arguments": arguments}
         if not self._transport.is_closing():
             self._transport.write(encode(message))
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[object, None, None]) -> None:
         """Do something that takes a while."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -216,7 +226,7 @@ class Connection(asyncio.Protocol):
 
     def _receive(self, message: Message) -> None:
         if message["type"] == "response":
-            answered = self._asked.pop(message.get("request_seq", 0), None)
+            answered = self._asked.remove(message["request_seq"])
             if answered is not None:
                 answered(message)
         elif self._over:
@@ -239,7 +249,7 @@ class Connection(asyncio.Protocol):
             self.write(failure(message, "the session has ended"))
 
     def _before_attach(self, message: Message) -> None:
-        command, arguments = message["command"], message.get("arguments") or {}
+        command, arguments = message["command"], arguments_of(message)
         if command == "attach":
             try:
                 self._begin_view(message, arguments)
@@ -262,7 +272,7 @@ class Connection(asyncio.Protocol):
         self.write(answer)
         self.hang_up()
 
-    def _begin_view(self, message: Message, arguments: dict[str, Any]) -> None:
+    def _begin_view(self, message: Message, arguments: Fields) -> None:
         self._check_token(arguments.get("meshToken"))
         configuration = Configuration.read(arguments)
         if self._sessions.over:

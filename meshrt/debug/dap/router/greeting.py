@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from meshrt.debug.dap.wire import Message, failure, response
+from meshrt.debug.dap.wire import Fields, Message, arguments_of, failure, response
 from meshrt.errors import UsageError
 
 __all__ = ["CAPABILITIES", "answer_before_attach"]
 
 #: What debugpy's engine can do in every rank, and the mesh with it. It must be said before there is an engine to ask;
 #: a test compares it. Not among them: to end a rank, which is its program's business.
-CAPABILITIES: dict[str, Any] = {
+CAPABILITIES: Fields = {
     "supportsConfigurationDoneRequest": True,
     "supportsFunctionBreakpoints": True,
     "supportsConditionalBreakpoints": True,
@@ -47,7 +45,7 @@ def answer_before_attach(request: Message) -> tuple[Message, bool]:
     match request["command"]:
         case "initialize":
             try:
-                _check_ide(request.get("arguments") or {})
+                _check_ide(arguments_of(request))
             except UsageError as error:
                 return failure(request, str(error)), False
             return response(request, CAPABILITIES), True
@@ -59,7 +57,7 @@ def answer_before_attach(request: Message) -> tuple[Message, bool]:
             return failure(request, f"{command} before attach"), True
 
 
-def _check_ide(arguments: Mapping[str, Any]) -> None:
+def _check_ide(arguments: Fields) -> None:
     """Check an ``initialize`` request. Raises UsageError: the IDE counts, or names files, as no engine does."""
     for key, expected in _CONVENTIONS.items():
         value = arguments.get(key)

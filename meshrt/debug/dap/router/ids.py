@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from meshrt.debug.dap.wire import Fields
 
 __all__ = ["Ids"]
 
@@ -46,18 +48,19 @@ class Ids(Generic[K]):
         found = self._there.get(number)
         return (found[0], found[2]) if found is not None and found[1] == kind else None
 
-    def outward(self, whose: K, value: Any) -> Any:
+    def outward(self, whose: K, body: Fields) -> Fields:
         """Return an answer with the fields in `FIELDS` as numbers here, at any depth."""
-        if isinstance(value, list):
-            return [self.outward(whose, each) for each in value]
-        if not isinstance(value, dict):
-            return value
         return {
             key: self.here(whose, self.FIELDS[key], each)
             if key in self.FIELDS and isinstance(each, int)
-            else self.outward(whose, each)
-            for key, each in value.items()
+            else self._outward(whose, each)
+            for key, each in body.items()
         }
+
+    def _outward(self, whose: K, value: object) -> object:
+        if isinstance(value, list):
+            return [self._outward(whose, each) for each in value]
+        return self.outward(whose, value) if isinstance(value, dict) else value
 
     def forget(self, whose: K, *kinds: str) -> None:
         """Forget the numbers of ``whose`` of these kinds; of all kinds if none is given."""

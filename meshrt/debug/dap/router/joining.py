@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from meshrt.debug.dap.router.asking import SILENT_SECONDS
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
@@ -18,6 +17,7 @@ from meshrt.debug.dap.router.members import Member
 from meshrt.debug.dap.router.ranks import Key
 from meshrt.debug.dap.router.rows import RUNNING, SILENT
 from meshrt.debug.dap.router.settings import Settings
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import MeshError
 
 __all__ = ["Joining"]
@@ -55,7 +55,7 @@ class Joining:
         self._silent = silent
         self._gate = asyncio.Semaphore(_AT_ONCE)
         #: What the IDE has said of itself.
-        self.initialize: dict[str, Any] = {}
+        self.initialize: Fields = {}
 
     async def enter(self, member: Member) -> str:
         """Attach to one rank. Returns why that was not possible, or ""."""

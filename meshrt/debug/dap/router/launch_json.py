@@ -11,8 +11,9 @@ import re
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import UsageError
 from meshrt.transport.writing import write_atomic
 
@@ -30,7 +31,7 @@ _BOM = "\ufeff"
 _EMPTY = '{\n    "version": "0.2.0",\n    "configurations": []\n}\n'
 
 
-def entry(port: int, token: str) -> dict[str, Any]:
+def entry(port: int, token: str) -> Fields:
     """Return the launch configuration."""
     return {
         "name": NAME,
@@ -42,7 +43,7 @@ def entry(port: int, token: str) -> dict[str, Any]:
     }
 
 
-def adapter_entry() -> dict[str, Any]:
+def adapter_entry() -> Fields:
     """Return the launch configuration with which VS Code starts ``meshrt dap --stdio``, for any program."""
     return {
         "name": NAME,
@@ -56,18 +57,18 @@ def adapter_entry() -> dict[str, Any]:
     }
 
 
-def shown(ours: dict[str, Any]) -> str:
+def shown(ours: Fields) -> str:
     """Return an entry as text."""
     return json.dumps(ours, indent=_INDENT)
 
 
-def write_launch_json(folder: Path, ours: dict[str, Any]) -> Path:
+def write_launch_json(folder: Path, ours: Fields) -> Path:
     """Write, or update, the entry in ``folder/.vscode/launch.json``; returns its path.
 
     What the user has added to the entry stays; the keys that lead to the program are set.
 
     Raises:
-        UsageError: The file is there and is no launch.json. It is left as it is.
+        UsageError: The file is there and is not a launch.json. It is left as it is.
     """
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}")
@@ -77,19 +78,19 @@ def write_launch_json(folder: Path, ours: dict[str, Any]) -> Path:
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
         edited = _with_entry(text if text.strip(_BOM).strip() else _EMPTY, ours)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no launch.json ({error}); it was left as it is") from None
+        raise UsageError(f"{path} is not a launch.json ({error}); it was left as it is") from None
     if edited != text:
         path.parent.mkdir(exist_ok=True)
         write_atomic(path, edited, private=True, durable=True)  # there may be a token in it
     return path
 
 
-def _with_entry(text: str, ours: dict[str, Any]) -> str:
+def _with_entry(text: str, ours: Fields) -> str:
     """Return ``text`` with the entry. Raises ValueError."""
     plain = _blanked(text)
     document = json.loads(plain)
     if not isinstance(document, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     begin = _array_of(plain, "configurations")
     spans = _elements(plain, begin)
     for start, end in spans:
@@ -100,7 +101,7 @@ def _with_entry(text: str, ours: dict[str, Any]) -> str:
     return text[:begin] + f"\n{_INDENT * 2}{_shown(ours)}{comma}" + text[begin:]
 
 
-def _updated(text: str, plain: str, ours: dict[str, Any]) -> str:
+def _updated(text: str, plain: str, ours: Fields) -> str:
     """Return the entry with what is set by us, and without what would lead elsewhere."""
     for key in _SET:
         while key not in ours and key in (members := _members(plain)):
@@ -141,7 +142,7 @@ def _without(text: str, plain: str, member: _Member) -> str:
     return re.sub(r"\r?\n[ \t]*$", "", kept) + text[end:] if _ENDS_LINE.match(text, end) else kept + text[end:]
 
 
-def _shown(value: Any, indent: str = _INDENT * 2) -> str:
+def _shown(value: object, indent: str = _INDENT * 2) -> str:
     return textwrap.indent(json.dumps(value, indent=_INDENT, ensure_ascii=False), indent).lstrip()
 
 
@@ -171,7 +172,7 @@ def _array_of(plain: str, key: str) -> int:
         elif depth == 1 and json.loads(token) == key:
             value = re.compile(r"\s*:\s*\[").match(plain, match.end())
             if value is None:
-                raise ValueError(f"{key!r} is no list")
+                raise ValueError(f"{key!r} is not a list")
             return value.end()
     raise ValueError(f"it has no list {key!r}")
 

@@ -46,7 +46,7 @@ def listen_at_path(path: Path) -> socket.socket:
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise UsageError(f"{path} is there, and is no socket")
+            raise UsageError(f"{path} is not a socket")
         _remove_left_over(path)
     try:
         return listening_socket(str(path))
@@ -70,4 +70,4 @@ def _remove_left_over(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise UsageError(f"somebody listens at {path} already")
+    raise UsageError(f"another process listens at {path}")

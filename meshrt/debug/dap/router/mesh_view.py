@@ -6,19 +6,17 @@ The IDE is asked to open a session of its own for each rank of the configuration
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink
 from meshrt.debug.dap.router.configuration import Configuration, for_rank
-from meshrt.debug.dap.router.console import Console
-from meshrt.debug.dap.router.ends import Ends
-from meshrt.debug.dap.router.raisings import Raisings
 from meshrt.debug.dap.router.rank_view import RankView
-from meshrt.debug.dap.router.ranks import Key, Lives, Names, Rank, counted
-from meshrt.debug.dap.router.view import Peer, RootView
-from meshrt.debug.dap.wire import Message, event, failure, response
+from meshrt.debug.dap.router.ranks import Key, Rank, counted
+from meshrt.debug.dap.router.requests import Answer, read
+from meshrt.debug.dap.router.root_view import RootView
+from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.wire import Fields, Message, event, failure, response
 from meshrt.errors import MeshError, UsageError
-from meshrt.hooks.facts import Body
 
 __all__ = ["MOST_SESSIONS", "MeshView"]
 
@@ -27,8 +25,6 @@ MOST_SESSIONS = 64
 _TOO_MANY = (
     f"a session for each would be more than {MOST_SESSIONS}; choose some with meshRanks, or set meshView to 'threads'"
 )
-#: The thread that stands for all ranks: an IDE offers to pause a thread.
-_ALL = 1
 _GREETING = (
     "this console is for all of them: where, p ACTOR EXPRESSION, n, c, pause, help, ... "
     "In the console of a rank such a line begins with mesh: mesh where"
@@ -39,9 +35,8 @@ class MeshView(RootView):
     """On the router's loop.
 
     Args:
-        number: As in `RootView`.
+        number, forget: As in `RootView`.
         number_of: Returns a number for a rank that no other rank has.
-        forget: Called when the session ends.
         socket: See `for_rank`.
     """
 
@@ -54,9 +49,8 @@ class MeshView(RootView):
         forget: Callable[[RootView], None],
         socket: str = "",
     ) -> None:
-        super().__init__(peer, configuration, number)
+        super().__init__(peer, configuration, number, forget)
         self._number_of = number_of
-        self._forget = forget
         self._socket = socket
         self.ranks: dict[Key, Rank] = {}
         self._announces = False
@@ -68,19 +62,12 @@ class MeshView(RootView):
         #: Ranks that have one, or are about to; and whether it was said that others have none.
         self._announced: set[Key] = set()
         self._full = False
-        self._lives = Lives()
-        self._names = Names()
-        #: What ranks cost while the IDE has them, as it was told.
-        self._prices: set[str] = set()
         #: Why ranks cannot be attached to, as it was told.
         self._refusals: set[str] = set()
         #: Those ranks: a failed session in the IDE is not reported again.
         self._refusing: set[Key] = set()
-        self._console = Console(peer.program, self._links, self._which, self._names, number)
-        self._ends = Ends(peer, self._names)
-        self._raisings = Raisings(peer, self._names)
 
-    def attach(self, request: Message, initialize: dict[str, Any]) -> None:
+    def attach(self, request: Message, initialize: Fields) -> None:
         """Find the ranks of the configuration."""
         self._reverse = bool(initialize.get("supportsStartDebuggingRequest"))
         self._peer.begin(self._attach(request))
@@ -109,43 +96,8 @@ class MeshView(RootView):
         self._peer.write(response(request))
         self._peer.write(event("initialized"))
 
-    def receive(self, message: Message) -> None:
-        """Serve a request."""
-        if message["type"] != "request":
-            return
-        command, arguments = message["command"], message.get("arguments") or {}
-        if command == "configurationDone":
-            self._peer.write(response(message))
-            self._announces = True
-            if self._taken:
-                self.said(f"meshrt: {self._taken}")
-            self.said(f"meshrt: {counted(len(self.ranks))}; {_GREETING}")
-            for rank in self.ranks.values():
-                self._announce(rank)
-        elif command == "evaluate":
-            self._peer.begin(self._evaluate(message, str(arguments.get("expression", ""))))
-        elif command == "threads":
-            self._peer.write(response(message, {"threads": [{"id": _ALL, "name": self._summary()}]}))
-        elif command == "pause":
-            self._peer.begin(self._pause(message))
-        elif command == "setBreakpoints":
-            why = "set in the session of each rank"
-            unset = [{"verified": False, "message": why, **each} for each in arguments.get("breakpoints") or ()]
-            self._peer.write(response(message, {"breakpoints": unset}))
-        elif command in ("setFunctionBreakpoints", "setExceptionBreakpoints"):
-            self._peer.write(response(message, {"breakpoints": []}))
-        elif command == "stackTrace":
-            self._peer.write(response(message, {"stackFrames": [], "totalFrames": 0}))
-        elif command == "disconnect":
-            # An IDE does not end these sessions by itself: it would hide them while their ranks may still be stopped.
-            for view in tuple(self._sessions.values()):
-                view.leave()
-            self._peer.write(response(message))
-            self._peer.end(left=True)
-        elif command in ("source", "modules", "completions", "scopes", "variables", "exceptionInfo"):
-            self._peer.write(failure(message, "this session is the mesh; choose that of a rank"))
-        else:
-            self._peer.write(failure(message, f"{command} is for the session of a rank; this one is the mesh"))
+    async def _serve(self, message: Message) -> Answer:
+        return await read(message).at_mesh(self, message)
 
     def born(self, rank: Rank) -> None:
         """Announce it, once in each of its lives."""
@@ -178,35 +130,41 @@ class MeshView(RootView):
         """A rank has ended, or its engine, and not because the IDE has left it."""
         self._ends.add(rank, why)
 
-    def raised(self, rank: Rank, rows: Sequence[Body]) -> None:
+    def raised(self, rank: Rank, rows: Sequence[Raising]) -> None:
         """A rank has expressions of breakpoints that raise."""
         self._raisings.add(rank, rows)
 
-    def costs(self, price: str) -> None:
-        """Tell the user once what attaching costs; all ranks with that Python cost the same."""
-        if price not in self._prices:
-            self._prices.add(price)
-            self.said(f"meshrt: {price}")
+    async def run_line(self, line: str, view: RankView | None = None) -> str:
+        """Run a line on the console of the mesh and return its output. Raises MeshError, ConnectionError, TimeoutError.
 
-    async def obey(self, line: str, view: RankView) -> str:
-        """Run a line for the mesh that was typed in the session of a rank, and return its output."""
-        return await self._console.run(line, view.link)
+        Args:
+            view: The session of a rank in which the line was typed.
+        """
+        return await self._console.run(line, None if view is None else view.link)
 
     def _links(self) -> dict[Key, RankLink]:
         return {key: view.link for key, view in self._sessions.items()}
 
-    def over(self, why: str) -> None:
-        """The program has ended."""
-        self._ends.close()
-        self.said(f"meshrt: {why}")
-        self._peer.end()
+    def announce(self) -> None:
+        """See `meshrt.debug.dap.router.requests.table.MeshSession`."""
+        self._announces = True
+        if self._taken:
+            self.said(f"meshrt: {self._taken}")
+        self.said(f"meshrt: {counted(len(self.ranks))}; {_GREETING}")
+        for rank in self.ranks.values():
+            self._announce(rank)
 
-    def gone(self) -> None:
-        """The IDE has left."""
-        self._ends.close()
-        self._raisings.close()
-        self._console.close()
-        self._forget(self)
+    def summary(self) -> str:
+        """See `meshrt.debug.dap.router.requests.table.MeshSession`."""
+        links = self._links().values()
+        return f"mesh: {counted(len(links))}, {sum(1 for link in links if link.standing)} stopped"
+
+    def leave(self) -> None:
+        """End the sessions of all ranks, and this one."""
+        # An IDE does not end these sessions by itself: it would hide them while their ranks may still be stopped.
+        for view in tuple(self._sessions.values()):
+            view.end()
+        self._peer.end(left=True)
 
     # -- what it does
 
@@ -235,30 +193,6 @@ class MeshView(RootView):
                 self.said(f"meshrt: the IDE opens no session for {rank.name}: {answer.get('message') or 'it refuses'}")
 
         return answered
-
-    def _summary(self) -> str:
-        links = self._links().values()
-        return f"mesh: {counted(len(links))}, {sum(1 for link in links if link.standing)} stopped"
-
-    async def _evaluate(self, message: Message, line: str) -> None:
-        if not line.strip() or (message.get("arguments") or {}).get("context") in ("hover", "watch"):
-            self._peer.write(failure(message, "this session is the mesh; choose that of a rank, or the debug console"))
-            return
-        try:
-            text = await self._console.run(line)
-        except (MeshError, ConnectionError, TimeoutError) as error:
-            self._peer.write(failure(message, str(error) or "no answer in time"))
-            return
-        self._peer.write(response(message, {"result": text, "variablesReference": 0}))
-
-    async def _pause(self, message: Message) -> None:
-        try:
-            text = await self._console.run("pause")
-        except (MeshError, ConnectionError, TimeoutError) as error:
-            self._peer.write(failure(message, str(error) or "no answer in time"))
-            return
-        self._peer.write(response(message))
-        self.said(text)
 
 
 def _them(ranks: Sequence[Rank]) -> str:

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
 from meshrt.debug.dap.router.admission import UnixAdmission
 from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.listening import listen_at_path, remove_left_over
 from meshrt.debug.dap.router.router import Router
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import UsageError
 from meshrt.inspect.programs import NoProgram, choose, describe
 
@@ -20,7 +20,7 @@ __all__ = ["own_router"]
 
 
 @contextlib.asynccontextmanager
-async def own_router(arguments: Mapping[str, Any], run: str) -> AsyncIterator[str]:
+async def own_router(arguments: Fields, run: str) -> AsyncIterator[str]:
     """Run the router of a program while the session lasts. Yields the path of its unix socket.
 
     Args:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation, body_of
 from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 
 __all__ = ["ProgramLink"]
+
+A = TypeVar("A", bound=Data)
 
 
 class ProgramLink:
@@ -49,7 +53,7 @@ class ProgramLink:
             function, args = self._pending.popleft()
             self._loop.call_soon(function, *args)
 
-    async def ask(self, operation: str, **body: object) -> Body:
+    async def ask(self, operation: Operation[A]) -> A:
         """Ask, and return the answer. Raises MeshError with a refusal, ConnectionError."""
         answer: asyncio.Future[Body] = self._loop.create_future()
 
@@ -61,13 +65,15 @@ class ProgramLink:
             else:
                 answer.set_result(body or {})
 
-        self._connection.begin(operation, body, lambda body, problem: self._soon(settle, body, problem))
-        return await answer
+        self._connection.begin(
+            operation.name(), body_of(operation), lambda body, problem: self._soon(settle, body, problem)
+        )
+        return operation.read_answer(await answer)
 
-    def post(self, operation: str, **body: object) -> None:
-        """Send an operation without waiting; events report the result. Does nothing if the program is gone."""
+    def post(self, operation: Operation[Data]) -> None:
+        """Send an operation without waiting; reports tell the result. Does nothing if the program is gone."""
         try:
-            self._connection.begin(operation, body, lambda _body, _problem: None)
+            self._connection.begin(operation.name(), body_of(operation), lambda _body, _problem: None)
         except ConnectionError:
             return  # `on_close` says so
 

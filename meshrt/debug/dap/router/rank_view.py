@@ -7,18 +7,19 @@ the session that has stopped, so the user is there more often than in that of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
 from meshrt.debug.dap.router.console import MESH_LINE, hint
-from meshrt.debug.dap.router.raisings import Raisings
 from meshrt.debug.dap.router.ranks import Names, Rank
+from meshrt.debug.dap.router.requests import LATER, Answer, passes_on, read
 from meshrt.debug.dap.router.sources import Sources
+from meshrt.debug.dap.router.told_once import Raisings
 from meshrt.debug.dap.router.view import Peer, View
-from meshrt.debug.dap.wire import RESUMING, Message, event, failure, response
+from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of, failure, response
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body
 
 __all__ = ["Owner", "RankView"]
 
@@ -35,14 +36,14 @@ class Owner(Protocol):
     def lost(self, rank: Rank, why: str) -> None:
         """A rank's session has ended, and not because the IDE has left it. The user is told once for all ranks."""
 
-    def raised(self, rank: Rank, rows: Sequence[Body]) -> None:
+    def raised(self, rank: Rank, rows: Sequence[Raising]) -> None:
         """A rank has conditions or log points that raise. The user is told once for all ranks."""
 
     def costs(self, price: str) -> None:
         """Attaching has a cost, in words. The user is told once for all ranks."""
 
-    async def obey(self, line: str, view: RankView) -> str:
-        """Run a line for the mesh and return its output. Raises MeshError, ConnectionError, TimeoutError."""
+    async def run_line(self, line: str, view: RankView) -> str:
+        """Run a line on the console of the mesh. Raises MeshError, ConnectionError, TimeoutError."""
 
 
 class RankView(View):
@@ -53,15 +54,15 @@ class RankView(View):
     """
 
     def __init__(self, peer: Peer, configuration: Configuration, rank: Rank, owner: Owner | None) -> None:
+        super().__init__(peer)
         self._owner = owner
-        self._peer = peer
         self._configuration = configuration
         self.rank = rank
         watcher = Watcher(self._from_engine, self._said, self._raised, self._closed)
         self.link = RankLink(rank, watcher, peer.channels)
         #: For a session that the IDE has started by itself.
         self._raisings = Raisings(peer, Names())
-        self._sources = Sources(peer.channels.program)
+        self.sources = Sources(peer.channels.program)
         #: The number of a request to evaluate -> what to say if it fails: it is a command of the mesh's console.
         self._hints: dict[int, str] = {}
         #: The rank is attached to: until then `_attach` says why not.
@@ -70,11 +71,11 @@ class RankView(View):
         #: The answer to the goodbye; it is given when the rank is free again.
         self._goodbye: Message | None = None
 
-    def attach(self, request: Message, initialize: dict[str, Any]) -> None:
+    def attach(self, request: Message, initialize: Fields) -> None:
         """Attach to the rank."""
         self._peer.begin(self._attach(request, initialize))
 
-    async def _attach(self, request: Message, initialize: dict[str, Any]) -> None:
+    async def _attach(self, request: Message, initialize: Fields) -> None:
         try:
             await self.link.open(initialize, stay=self._configuration.stay, session=self._configuration.session)
         except (MeshError, ConnectionError) as error:
@@ -89,45 +90,64 @@ class RankView(View):
         self._opened = True
         if self.link.price:
             (self._owner.costs if self._owner is not None else self._said)(self.link.price)
-        self.link.send({**request, "arguments": for_engine(request.get("arguments") or {})})
+        self.link.send({**request, "arguments": for_engine(arguments_of(request))})
 
     def receive(self, message: Message) -> None:
-        """Take a message of the IDE."""
+        """Take a message of the IDE. What is passed on keeps its order."""
         if message["type"] != "request":
             return
-        command, arguments = message["command"], message.get("arguments") or {}
-        if command == "terminate":
-            self._peer.write(failure(message, "a rank is ended by its program; disconnect leaves it"))
-        elif command == "disconnect":
-            # A user who closes a window does not mean to kill a rank of a mesh.
-            self._left = True
-            self.link.send({**message, "arguments": {}})
-        elif command == "source":
-            self._peer.begin(self._source(message, arguments))
-        elif command == "evaluate" and arguments.get("context") == "repl":
-            self._evaluate(message, str(arguments.get("expression", "")))
-        else:
-            if command in RESUMING:
-                self.link.looked = None
-            self.link.send(message)
-
-    def _evaluate(self, message: Message, line: str) -> None:
-        if self._owner is not None and MESH_LINE.match(line):
-            self._peer.begin(self._obey(self._owner, message, line))
+        if passes_on(message):
+            self.pass_on(message)
             return
-        if self._owner is not None and (said := hint(line, self.rank.name)):
-            self._hints[message["seq"]] = said
-        self.link.send(message)
-
-    async def _obey(self, owner: Owner, message: Message, line: str) -> None:
         try:
-            text = await owner.obey(line, self)
-        except (MeshError, ConnectionError, TimeoutError) as error:
-            self._peer.write(failure(message, str(error) or "no answer in time"))
+            answer = read(message).at_rank(self, message)
+        except MeshError as error:
+            self.write(failure(message, str(error)))
         else:
-            self._peer.write(response(message, {"result": text, "variablesReference": 0}))
+            if answer is not LATER:
+                self.write(response(message, answer))
 
-    def leave(self) -> None:
+    def pass_on(self, message: Message) -> Answer:
+        """See `meshrt.debug.dap.router.requests.table.RankSession`."""
+        if message["command"] in RESUMING:
+            self.link.looked = None
+        self.link.send(message)
+        return LATER
+
+    def evaluate(self, message: Message, line: str) -> Answer:
+        """See `meshrt.debug.dap.router.requests.table.RankSession`."""
+        owner = self._owner
+        if owner is None:
+            return self.pass_on(message)
+        if MESH_LINE.match(line):
+
+            async def run() -> Answer:
+                return {"result": await owner.run_line(line, self), "variablesReference": 0}
+
+            self._peer.begin(self._answer_with(message, run))
+            return LATER
+        if said := hint(line, self.rank.name):
+            self._hints[message["seq"]] = said
+        return self.pass_on(message)
+
+    def show_source(self, message: Message, number: int) -> Answer:
+        """See `meshrt.debug.dap.router.requests.table.RankSession`."""
+
+        async def show() -> Answer:
+            text = await self.sources.text(number)
+            return self.pass_on(message) if text is None else {"content": text}
+
+        self._peer.begin(self._answer_with(message, show))
+        return LATER
+
+    def leave(self, message: Message) -> Answer:
+        """See `meshrt.debug.dap.router.requests.table.RankSession`."""
+        # Without arguments: a user who closes a window does not mean to end a rank of a mesh.
+        self._left = True
+        self.link.send({**message, "arguments": {}})
+        return LATER
+
+    def end(self) -> None:
         """End this session, as the IDE has left the mesh. The rank resumes."""
         if not self._left:
             self._left = True
@@ -147,7 +167,7 @@ class RankView(View):
     def _from_engine(self, message: Message) -> None:
         if message["type"] == "response":
             if message["command"] == "stackTrace" and message.get("success"):
-                self._sources.note((message.get("body") or {}).get("stackFrames"))
+                self.sources.note((message.get("body") or {}).get("stackFrames"))
             elif message["command"] == "disconnect" and self._left:
                 self._goodbye = message
                 return
@@ -160,19 +180,10 @@ class RankView(View):
                 message = {**message, "body": {**(message.get("body") or {}), "preserveFocusHint": True}}
         self._peer.write(message)
 
-    async def _source(self, request: Message, arguments: dict[str, Any]) -> None:
-        source = arguments.get("source") or {}
-        number = source.get("sourceReference") or arguments.get("sourceReference")
-        text = await self._sources.text(number if isinstance(number, int) else 0)
-        if text is not None:
-            self._peer.write(response(request, {"content": text}))
-        else:
-            self.link.send(request)
-
     def _said(self, text: str) -> None:
-        self._peer.write(event("output", category="console", output=f"meshrt: {text}\n"))
+        self.said(f"meshrt: {text}")
 
-    def _raised(self, rows: Sequence[Body]) -> None:
+    def _raised(self, rows: Sequence[Raising]) -> None:
         if self._owner is not None:
             self._owner.raised(self.rank, rows)
         else:
@@ -186,7 +197,7 @@ class RankView(View):
                 self._said(why)
                 self._owner.lost(self.rank, why)
             else:
-                self._peer.write(event("output", category="important", output=f"meshrt: {self.rank.name}: {why}\n"))
+                self.said(f"meshrt: {self.rank.name}: {why}", "important")
         self._end(why)
 
     def _end(self, why: str | None) -> None:

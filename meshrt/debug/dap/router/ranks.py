@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from meshrt.hooks.facts import Body
+from meshrt.debug.dap.operations import Rank
 from meshrt.selection import fold_ranks
 
 __all__ = ["Key", "Lives", "Names", "Rank", "counted"]
@@ -17,42 +16,6 @@ Key = tuple[str, int]
 def counted(count: int) -> str:
     """Return ``"1 rank"`` or ``"4 ranks"``."""
     return f"{count} rank{'' if count == 1 else 's'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """A rank that an IDE may attach to."""
-
-    mesh: str
-    rank: int
-    #: ``hosts=0,gpus=3 (rank 3)``
-    name: str
-    pid: int
-    host: str
-    #: The IDE that has it already, in words; "" for none.
-    ide: str = ""
-    #: How often it was started again.
-    life: int = 0
-    mesh_name: str = ""
-
-    @property
-    def key(self) -> Key:
-        """Mesh id and base rank."""
-        return self.mesh, self.rank
-
-    @classmethod
-    def from_wire(cls, body: Body) -> Rank:
-        """Read what the root tells."""
-        return cls(
-            str(body["mesh"]),
-            int(body["rank"]),
-            str(body["name"]),
-            int(body["pid"]),
-            str(body["host"]),
-            str(body.get("ide", "")),
-            int(body.get("life", 0)),
-            str(body.get("mesh_name", "")),
-        )
 
 
 class Lives:

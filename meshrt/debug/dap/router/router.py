@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable, Coroutine
-from typing import Any
 
+from meshrt.debug.dap.operations import ActorBegun, Born, Join, Joined, Release, Which
 from meshrt.debug.dap.router.admission import Admission
 from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.configuration import Configuration
@@ -19,8 +19,9 @@ from meshrt.debug.dap.router.mesh_view import MeshView
 from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.rank_view import RankView
 from meshrt.debug.dap.router.ranks import Key, Rank
+from meshrt.debug.dap.router.root_view import RootView
 from meshrt.debug.dap.router.threads_view import ThreadsView
-from meshrt.debug.dap.router.view import Peer, RootView, View
+from meshrt.debug.dap.router.view import Peer, View
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.transport.refusals import Refusals
@@ -61,13 +62,13 @@ class Router:
         self._tasks: set[asyncio.Task[None]] = set()
         self.over = False
 
-    async def start(self, port: int = 0) -> Body:
-        """Subscribe to ranks that are born. Returns the program's facts (``dap.join``).
+    async def start(self, port: int = 0) -> Joined:
+        """Subscribe to ranks that are born.
 
         Args:
-            port: The port that IDEs connect to with the token; the program reports it in ``dap.ports``. 0: no port.
+            port: The port that IDEs connect to with the token, which the program tells others (`Ports`). 0: no port.
         """
-        return await self.link.ask("dap.join", **({"port": port, "token": self.token} if port else {}))
+        return await self.link.ask(Join(port, self.token if port else ""))
 
     def connection(self) -> Connection:
         """Return the protocol object of a new connection."""
@@ -79,7 +80,7 @@ class Router:
             self._end("meshrt dap has been ended; the ranks go on without it")
             with contextlib.suppress(MeshError, ConnectionError, TimeoutError):  # it ends just now: so do its ranks
                 async with asyncio.timeout(GOODBYE_SECONDS):
-                    await self.link.ask("dap.release")
+                    await self.link.ask(Release())
         self.link.close()
         await self.leave()
 
@@ -127,8 +128,7 @@ class Router:
 
     async def which(self, mesh: str, ranks: str) -> list[Rank]:
         """Return the living ranks of a mesh's or an actor's name and a selection."""
-        body = await self.link.ask("dap.which", mesh=mesh, ranks=ranks)
-        return [Rank.from_wire(each) for each in body["ranks"]]
+        return list((await self.link.ask(Which(mesh, ranks))).ranks)
 
     # -- what the program tells
 
@@ -137,7 +137,7 @@ class Router:
             return
         for view in tuple(self._views.values()):
             # An actor's name may denote ranks that get the actor only after they are born.
-            if name == "dap.born" or (name == "dap.actor" and view.configuration.mesh):
+            if name == Born.name() or (name == ActorBegun.name() and view.configuration.mesh):
                 self._introduce_soon(view)
 
     def _introduce_soon(self, view: RootView) -> None:
@@ -161,7 +161,7 @@ class Router:
         finally:
             del self._asking[view.number]
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

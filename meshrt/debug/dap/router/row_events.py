@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from meshrt.debug.dap.router.members import Member
 from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.router.rows import Row, Rows
 from meshrt.debug.dap.router.view import Peer
-from meshrt.debug.dap.wire import event
+from meshrt.debug.dap.wire import Fields, event
 from meshrt.errors import DebugAdapterError
 
 __all__ = ["RowEvents"]
@@ -37,12 +36,12 @@ class RowEvents:
         #: The rows as the IDE knows them, by number.
         self._shown: dict[int, Row] = {}
         #: The numbers of the rows that the IDE was told are stopped.
-        self._standing: set[int] = set()
+        self._told_stopped: set[int] = set()
         self._telling: asyncio.TimerHandle | None = None
         #: Ranks that have stopped since the IDE was last told.
         self._newly: set[Key] = set()
         #: The bodies of the ``stopped`` events of all ranks that are stopped.
-        self._why: dict[Key, dict[str, Any]] = {}
+        self._why: dict[Key, Fields] = {}
 
     def begin(self) -> None:
         """Tell the IDE of the present rows: not every IDE asks for them before something stops."""
@@ -55,7 +54,7 @@ class RowEvents:
         self._shown = {row.number: row for row in rows}
         return rows
 
-    async def threads(self) -> list[dict[str, Any]]:
+    async def threads(self) -> list[Fields]:
         """Return the rows in the form of the answer to a ``threads`` request."""
         return [{"id": row.number, "name": row.name} for row in self.look()]
 
@@ -89,11 +88,11 @@ class RowEvents:
         if self._telling is not None:
             self._telling.cancel()
 
-    def stopped(self, member: Member, thread: int, why: dict[str, Any]) -> None:
+    def stopped(self, member: Member, thread: int, why: Fields) -> None:
         """A rank has stopped. ``why`` is the event body for the IDE, without the number of the row."""
         self._peer.begin(self._look_where(member, thread, why))
 
-    async def _look_where(self, member: Member, thread: int, why: dict[str, Any]) -> None:
+    async def _look_where(self, member: Member, thread: int, why: Fields) -> None:
         """Ask a rank where it is stopped, and tell the IDE soon."""
         try:
             stack = await member.link.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": _LEVELS})
@@ -125,10 +124,10 @@ class RowEvents:
         self._telling = None
         before = self._shown
         rows = self.look()
-        for number in self._standing - set(self._shown):
+        for number in self._told_stopped - set(self._shown):
             # An IDE may keep showing the row that it was at after that row is gone, and mistake the next stop.
             self._peer.write(event("continued", threadId=number, allThreadsContinued=False))
-        self._standing &= set(self._shown)
+        self._told_stopped &= set(self._shown)
         for number in set(before) - set(self._shown):
             self._peer.write(event("thread", reason="exited", threadId=number))
         newly, self._newly = self._newly, set()
@@ -137,20 +136,20 @@ class RowEvents:
         # Newly stopped rows first: some IDEs show the row that comes first.
         for row in sorted(rows, key=lambda row: newly.isdisjoint(row.members)):
             new = not newly.isdisjoint(row.members)
-            if not (row.stands and (new or row in changed)):
+            if not (row.stopped and (new or row in changed)):
                 continue
             why = next((self._why[key] for key in row.members if key in newly), self._why[row.members[0]])
             # The IDE shows the first new row; the others do not take the focus from it.
             body = {**why, "threadId": row.number, "preserveFocusHint": shown or not new}
             body["description"] = self._described(row, why)
             self._peer.write({"type": "event", "event": "stopped", "body": body})
-            self._standing.add(row.number)
+            self._told_stopped.add(row.number)
             shown, told = shown or new, True
         if changed and not told:
             # After this event, as after a stop, the IDE asks for all rows; else it would keep showing the old ranks.
             self._peer.write(event("thread", reason="started", threadId=changed[0].number))
 
-    def _described(self, row: Row, why: dict[str, Any]) -> str:
+    def _described(self, row: Row, why: Fields) -> str:
         """Return why a row is stopped, and how many ranks it has: an IDE shows no name for a single row."""
         count = len(row.members)
         what = why.get("description") or why.get("reason") or "paused"

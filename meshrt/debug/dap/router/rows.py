@@ -31,7 +31,7 @@ class Row:
     name: str
 
     @property
-    def stands(self) -> bool:
+    def stopped(self) -> bool:
         """Whether its ranks are stopped."""
         return self.place not in (RUNNING, SILENT)
 
@@ -68,7 +68,7 @@ class Rows:
             )
             for key, members in classes.items()
         ]
-        return sorted(rows, key=lambda row: (not row.stands, row.place == SILENT, -len(row.members), row.name))
+        return sorted(rows, key=lambda row: (not row.stopped, row.place == SILENT, -len(row.members), row.name))
 
     def _name(self, mesh: str, place: Place, ranks: list[int]) -> str:
         count = f"{len(ranks)} ranks" if len(ranks) > 1 else "rank"

@@ -8,12 +8,13 @@ import secrets
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
+from meshrt.debug.dap.operations import Ports
 from meshrt.debug.dap.router.admission import Admission, LoopbackAdmission, UnixAdmission
 from meshrt.debug.dap.router.launch_json import NAME, adapter_entry, entry, shown, write_launch_json
 from meshrt.debug.dap.router.listening import DEFAULT_PORT, listen_at_path, listen_at_port
 from meshrt.debug.dap.router.router import Router
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import UsageError
 from meshrt.inspect.programs import choose, command_of
 from meshrt.show.status import ExitCode
@@ -78,12 +79,12 @@ async def _serve(program: Program, wanted: int | None, path: Path | None, folder
         sys.stdout.flush()
         await over.wait()
         server.close()
-        print("the program has ended" if router.over else "left; ranks that stood in the IDE go on")
+        print("the program has ended" if router.over else "left; ranks that were stopped in the IDE resume")
         await router.close()
     return ExitCode.OK
 
 
-def _configured(folder: Path | None, ours: dict[str, Any]) -> str:
+def _configured(folder: Path | None, ours: Fields) -> str:
     """Write the entry, or return it, and what is said of that."""
     if folder is not None:
         return f"{write_launch_json(folder, ours)}: the entry '{NAME}' attaches\n"
@@ -94,7 +95,7 @@ def _served(program: Program, wanted: int | None) -> tuple[int, str]:
     """Return where IDEs can attach to a program, and what they have to show. Raises UsageError, MeshError."""
     connection = connect(program)
     try:
-        found = {each["port"]: each["token"] for each in connection.request("dap.ports", {})["ports"]}
+        found = {each.port: each.token for each in connection.ask(Ports()).ports}
     finally:
         connection.close()
     port = next(iter(found)) if wanted is None and len(found) == 1 else (DEFAULT_PORT if wanted is None else wanted)

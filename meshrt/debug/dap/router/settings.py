@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from meshrt.debug.dap.router.asking import SILENT_SECONDS
 from meshrt.debug.dap.router.members import Member, ask_all
 from meshrt.debug.dap.router.ranks import Key, Names
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import DebugAdapterError
 
-__all__ = ["BREAKPOINTS", "EXCEPTIONS", "Settings"]
-
-#: Requests that set breakpoints: those of one source, or all of functions.
-BREAKPOINTS = ("setBreakpoints", "setFunctionBreakpoints")
-EXCEPTIONS = "setExceptionBreakpoints"
+__all__ = ["Settings"]
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +28,7 @@ class _Breakpoint:
     line: int | None
     names: Names
     #: What an engine says of it: one that has it, if there is one.
-    said: dict[str, Any] = field(default_factory=dict)
+    said: Fields = field(default_factory=dict)
     #: Ranks that have it, that have it not, and that have not answered yet.
     good: set[Key] = field(default_factory=set)
     bad: set[Key] = field(default_factory=set)
@@ -40,7 +36,7 @@ class _Breakpoint:
     #: `state` when the IDE was told of it; None: it was not yet.
     told: tuple[object, ...] | None = None
 
-    def take(self, key: Key, said: Mapping[str, Any]) -> None:
+    def take(self, key: Key, said: Fields) -> None:
         """Take what an engine says of it."""
         self.drop(key)
         verified = bool(said.get("verified"))
@@ -53,7 +49,7 @@ class _Breakpoint:
         for ranks in (self.good, self.bad, self.silent):
             ranks.discard(key)
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> Fields:
         """Return it as the IDE knows it."""
         shown = {"line": self.line, **self.said, "id": self.number, "verified": bool(self.good)}
         notes = []
@@ -77,7 +73,7 @@ class _Asked:
     """A request of the IDE that sets breakpoints, and those."""
 
     command: str
-    arguments: dict[str, Any]
+    arguments: Fields
     breakpoints: list[_Breakpoint]
 
 
@@ -89,14 +85,15 @@ class Settings:
         changed: Called with a breakpoint of which the IDE has been told something else.
     """
 
-    def __init__(self, members: Mapping[Key, Member], names: Names, changed: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, members: Mapping[Key, Member], names: Names, changed: Callable[[Fields], None]) -> None:
         self._members = members
         self._names = names
         self._changed = changed
         self._numbers = itertools.count(1)
         #: By what each of them replaces: the request, and the source.
         self._asked: dict[tuple[str, str], _Asked] = {}
-        self._exceptions: dict[str, Any] | None = None
+        #: What else is set, by what each replaces: the command, and the arguments.
+        self._others: dict[str, tuple[str, Fields]] = {}
         self._configured = False
         #: How often something was set.
         self._version = 0
@@ -118,22 +115,25 @@ class Settings:
                 each.drop(key)
                 self._tell(each)
 
-    def say(self, key: Key, said: Mapping[str, Any]) -> None:
+    def say(self, key: Key, said: Fields) -> None:
         """An engine reports a change of a breakpoint."""
         known = self._points.get((key, int(said.get("id", -1))))
         if known is not None:
             known.take(key, said)
             self._tell(known)
 
-    async def set_breakpoints(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Serve a request of `BREAKPOINTS`, and return the answer for the IDE."""
-        source = arguments.get("source") or {}
-        wanted = [
-            _Breakpoint(next(self._numbers), each.get("line"), self._names)
-            for each in arguments.get("breakpoints") or ()
-        ]
+    async def set_breakpoints(
+        self, command: str, source: str, lines: Sequence[int | None], arguments: Fields
+    ) -> Fields:
+        """Set breakpoints in place of those of the same command and source, and return the answer for the IDE.
+
+        Args:
+            lines: Of each of them; None: it has no line.
+            arguments: What engines are sent.
+        """
+        wanted = [_Breakpoint(next(self._numbers), line, self._names) for line in lines]
         asked = _Asked(command, arguments, wanted)
-        place = (command, str(source.get("path") or source.get("name") or ""))
+        place = (command, source)
         replaced = self._asked.get(place)
         if replaced is not None:
             gone = set(replaced.breakpoints)
@@ -155,12 +155,16 @@ class Settings:
             each.told = each.state()
         return {"breakpoints": [each.shown() for each in wanted]}
 
-    async def set_exceptions(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Set which exceptions stop a rank, and return the answer for the IDE: that of the first engine."""
-        self._exceptions = arguments
+    async def set_other(self, command: str, arguments: Fields, replaces: str = "") -> Fields | None:
+        """Set something else, and return the answer of the first engine; None: there is none.
+
+        Args:
+            replaces: What it replaces, of the same command; "": all of it.
+        """
+        self._others[f"{command} {replaces}"] = command, arguments
         self._version += 1
-        answers = await ask_all(self._members.values(), EXCEPTIONS, arguments)
-        return next((body for _, body in answers), {"breakpoints": []})
+        answers = await ask_all(self._members.values(), command, arguments)
+        return next((body for _, body in answers), None)
 
     async def configured(self) -> None:
         """The IDE has sent its initial settings."""
@@ -175,8 +179,8 @@ class Settings:
             given = self._version
             for asked in tuple(self._asked.values()):
                 await self._set_in(member, asked)
-            if self._exceptions is not None:
-                await member.link.request(EXCEPTIONS, self._exceptions)
+            for command, arguments in tuple(self._others.values()):
+                await member.link.request(command, arguments)
             if self._configured and not configured:
                 configured = True
                 await member.link.request("configurationDone", {})

@@ -5,9 +5,11 @@ An engine knows such code as a source with a number, and would show it taken apa
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from meshrt.debug.dap.operations import Source
 from meshrt.debug.dap.router.program import ProgramLink
+from meshrt.debug.dap.wire import Fields
 from meshrt.errors import MeshError
 
 __all__ = ["Sources"]
@@ -20,7 +22,7 @@ class Sources:
         self._program = program
         self._paths: dict[int, str] = {}
 
-    def note(self, frames: Any) -> None:
+    def note(self, frames: Sequence[Fields] | None) -> None:
         """Take the stack frames that an IDE is shown: they say which number is which file."""
         for frame in frames or ():
             source = frame.get("source") or {}
@@ -34,7 +36,6 @@ class Sources:
         if not path:
             return None
         try:
-            text = (await self._program.ask("dap.source", filename=path)).get("text")
+            return (await self._program.ask(Source(path))).text
         except (MeshError, ConnectionError):
             return None  # what the engine has is shown
-        return None if text is None else str(text)

@@ -17,7 +17,7 @@ import os
 import socket
 
 from meshrt.debug.dap.router.greeting import answer_before_attach
-from meshrt.debug.dap.wire import Message, MessageDecoder, encode, failure
+from meshrt.debug.dap.wire import Message, MessageDecoder, arguments_of, encode, failure
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
 from meshrt.show.status import ExitCode, complain
 from meshrt.transport.link import same_user
@@ -42,9 +42,10 @@ class _Ide:
 
 
 async def serve_stdio(run: str) -> int:
-    """Serve the session. Returns the exit code, which is good where there is none: the IDE has been told why.
+    """Serve the session. Returns the exit code, 0 also if there is no session: the IDE has been told why.
 
-    Input that is not a DAP message cannot be answered: the error is printed, and the exit code is 1.
+    Input that is not valid DAP, or ends within a message, cannot be answered: the error is printed, and the exit code
+    is 1.
 
     Args:
         run: The program, where the IDE's configuration names none; "": the only one.
@@ -54,25 +55,31 @@ async def serve_stdio(run: str) -> int:
     try:
         initialize, attach, behind = await _until_attach(ide, decoder)
     except ProtocolError as error:
-        complain(f"meshrt dap: {error}")
-        return ExitCode.FAILED
+        return _invalid(error)
     if attach is None:
         return ExitCode.OK
-    arguments = attach.get("arguments") or {}
+    arguments = arguments_of(attach)
+    problem: ProtocolError | None = None
     try:
         path = arguments.get("meshSocket")
         if isinstance(path, str) and path:
-            await _carry(ide, await _dial(path), initialize, [attach, *behind], decoder)
+            problem = await _carry(ide, await _dial(path), initialize, [attach, *behind], decoder)
         else:
             from meshrt.debug.dap.router.own_router import own_router  # start-up: an IDE starts a process for each rank
 
             async with own_router(arguments, run) as path:
-                await _carry(ide, await _dial(path), initialize, [attach, *behind], decoder)
+                problem = await _carry(ide, await _dial(path), initialize, [attach, *behind], decoder)
     except (MeshError, OSError) as error:
         ide.write(failure(attach, str(error)))
         with contextlib.suppress(ConnectionError):
             await ide.writer.drain()
-    return ExitCode.OK
+    return ExitCode.OK if problem is None else _invalid(problem)
+
+
+def _invalid(problem: ProtocolError) -> int:
+    """Tell the user that the input is not valid. Returns the exit code."""
+    complain(f"meshrt dap: {problem}")
+    return ExitCode.FAILED
 
 
 async def _pipes() -> _Ide:
@@ -106,6 +113,7 @@ async def _until_attach(ide: _Ide, decoder: MessageDecoder) -> tuple[Message | N
                 return None, None, []
             if message["command"] == "initialize":
                 initialize = message
+    decoder.receive_eof()
     return None, None, []
 
 
@@ -129,8 +137,8 @@ async def _carry(
     initialize: Message | None,
     messages: list[Message],
     decoder: MessageDecoder,
-) -> None:
-    """Carry messages both ways until the router hangs up."""
+) -> ProtocolError | None:
+    """Carry messages both ways until the router hangs up. Returns what is not valid in those of the IDE."""
     reader, writer = router
     if initialize is not None:
         writer.write(encode(initialize))
@@ -143,6 +151,7 @@ async def _carry(
                 await writer.drain()
                 data = await ide.reader.read(_CHUNK)
                 if not data:
+                    decoder.receive_eof()
                     break
                 messages = decoder.receive_data(data)
         finally:
@@ -157,9 +166,14 @@ async def _carry(
         pass  # the IDE does not read any more, which is its end as well
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ConnectionError, ProtocolError):
-            await task
+        await asyncio.wait([task])
         writer.close()
+    problem = None if task.cancelled() else task.exception()
+    if isinstance(problem, ProtocolError):
+        return problem
+    if problem is not None and not isinstance(problem, ConnectionError):
+        raise problem
+    return None
 
 
 async def _skip_answer(reader: asyncio.StreamReader) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.members import Member
 from meshrt.debug.dap.router.ranks import Key
 from meshrt.debug.dap.router.view import Peer
-from meshrt.debug.dap.wire import event
+from meshrt.debug.dap.wire import Fields, event
 from meshrt.errors import DebugAdapterError
 
 __all__ = ["ThreadEvents"]
@@ -53,10 +52,10 @@ class ThreadEvents:
         for key in list(self._known):
             self.left(self._members[key])
 
-    async def threads(self) -> list[dict[str, Any]]:
+    async def threads(self) -> list[Fields]:
         """Return the threads of all ranks, as the request of this name is answered."""
         await asyncio.gather(*(_learn_threads(member) for member in self._members.values() if member.ready))
-        shown: list[dict[str, Any]] = []
+        shown: list[Fields] = []
         if self._withdrawn:
             return shown  # numbers of threads are another's by now
         for key, member in sorted(self._members.items()):
@@ -102,7 +101,7 @@ class ThreadEvents:
         number = self._ids.here(member.rank.key, "threadId", thread)
         self._peer.write(event("thread", reason=reason, threadId=number))
 
-    def stopped(self, member: Member, thread: int, why: dict[str, Any]) -> None:
+    def stopped(self, member: Member, thread: int, why: Fields) -> None:
         """A thread of a rank has stopped. ``why`` is the event body, without the thread and the focus hint."""
         key = member.rank.key
         link = member.link

@@ -11,25 +11,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration
-from meshrt.debug.dap.router.console import Console
-from meshrt.debug.dap.router.ends import Ends
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.joining import Joining
-from meshrt.debug.dap.router.members import SECONDS, Member, ask_all
-from meshrt.debug.dap.router.raisings import Raisings
-from meshrt.debug.dap.router.ranks import Key, Lives, Names, Rank
+from meshrt.debug.dap.router.members import Member, ask_all
+from meshrt.debug.dap.router.rank_threads import RankThreads
+from meshrt.debug.dap.router.ranks import Key, Rank
+from meshrt.debug.dap.router.requests import Answer, read
+from meshrt.debug.dap.router.root_view import RootView
 from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.rows import RUNNING
 from meshrt.debug.dap.router.settings import Settings
 from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.thread_events import ThreadEvents
-from meshrt.debug.dap.router.thread_requests import WHY_NOT, ThreadRequests
-from meshrt.debug.dap.router.view import Peer, RootView
-from meshrt.debug.dap.wire import Message, event, failure, response
+from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.wire import Fields, Message, event, failure, response
 from meshrt.errors import MeshError
 
 __all__ = ["ROWS_FROM", "ThreadsView"]
@@ -44,24 +42,20 @@ class ThreadsView(RootView):
     """The session. On the router's loop.
 
     Args:
-        number, forget: As in `MeshView`.
+        number, forget: As in `RootView`.
     """
 
     def __init__(
         self, peer: Peer, configuration: Configuration, number: int, forget: Callable[[RootView], None]
     ) -> None:
-        super().__init__(peer, configuration, number)
-        self._forget = forget
+        super().__init__(peer, configuration, number, forget)
         self._members: dict[Key, Member] = {}
-        self._lives = Lives()
         self._ids: Ids[Key] = Ids()
-        self._names = Names()
         self._settings = Settings(self._members, self._names, self._changed)
         #: Each rank a thread, or rows of them.
         self._shown: ThreadEvents | RowEvents = ThreadEvents(peer, self._members, self._ids)
         self._joining = Joining(self._members, self._settings, configuration, self._silent, number)
-        self._console = Console(peer.program, self._links, self._which, self._names, number)
-        self._requests = ThreadRequests(
+        self._threads = RankThreads(
             self._members,
             self._shown,
             self._ids,
@@ -71,12 +65,9 @@ class ThreadsView(RootView):
             Sources(peer.channels.program),
             self.said,
             self._runs,
+            self._leave,
             step_all=configuration.step == "all",
         )
-        #: The costs of attached ranks that the IDE was told.
-        self._prices: set[str] = set()
-        self._ends = Ends(peer, self._names)
-        self._raisings = Raisings(peer, self._names)
         self._attached = self._left = self._over = False
         #: The goodbye; it is answered when the ranks are free again.
         self._goodbye: Message | None = None
@@ -86,7 +77,7 @@ class ThreadsView(RootView):
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def attach(self, request: Message, initialize: dict[str, Any]) -> None:
+    def attach(self, request: Message, initialize: Fields) -> None:
         """Attach to all ranks of the configuration."""
         self._joining.initialize = initialize
         self._peer.begin(self._attach(request))
@@ -121,7 +112,7 @@ class ThreadsView(RootView):
         for text in dict.fromkeys(refused):
             self.said(f"meshrt: {text}")
         for member in self._members.values():
-            self._say_price(member)
+            self.costs(member.link.price)
         self._peer.write(event("initialized"))
         for task, member in entering.items():
             if not task.done():  # silent, or one of very many: the others do not wait for it
@@ -147,7 +138,7 @@ class ThreadsView(RootView):
 
     def _turn_to_rows(self, threads: ThreadEvents) -> None:
         """Show rows from now on: there are too many ranks for a thread each."""
-        self._requests.shown = self._shown = RowEvents(self._peer, self._members, self._names, self._ids.unused)
+        self._threads.shown = self._shown = RowEvents(self._peer, self._members, self._names, self._ids.unused)
         threads.withdraw()
         if threads.begun:
             what = "from here on a thread is a class of ranks with equal stacks"
@@ -184,15 +175,8 @@ class ThreadsView(RootView):
             self._refused(member)
             self.said(f"meshrt: {problem}")
         elif self._members.get(member.rank.key) is member:
-            self._say_price(member)
+            self.costs(member.link.price)
             self._shown.came(member)
-
-    def _say_price(self, member: Member) -> None:
-        """Tell what an attached rank costs, once for all ranks with that Python."""
-        price = member.link.price
-        if price and price not in self._prices:
-            self._prices.add(price)
-            self.said(f"meshrt: {price}")
 
     def _closed(self, member: Member, why: str) -> None:
         known = self._members.get(member.rank.key) is member  # otherwise it has refused, or is in its next life
@@ -216,21 +200,16 @@ class ThreadsView(RootView):
     def over(self, why: str) -> None:
         """The program has ended."""
         self._over = True
-        self._ends.close()
-        self.said(f"meshrt: {why}")
-        self._peer.end()
+        super().over(why)
 
     def gone(self) -> None:
         """The IDE has closed the connection."""
         self._shown.close()
-        self._ends.close()
-        self._raisings.close()
         for member in self._members.values():  # after a goodbye: those that are not free yet
             member.link.give_up(stay=self.configuration.stay and not self._left)
-        self._console.close()
-        self._forget(self)
+        super().gone()
 
-    async def _disconnect(self, message: Message) -> None:
+    async def _leave(self, message: Message) -> None:
         self._left = True
         self._goodbye = message
         for key, member in list(self._members.items()):
@@ -261,27 +240,8 @@ class ThreadsView(RootView):
 
     # -- what the IDE asks ---------------------------------------------------------------------------------------------
 
-    def receive(self, message: Message) -> None:
-        """Serve a request."""
-        if message["type"] == "request":
-            self._peer.begin(self._serve(message))
-
-    async def _serve(self, message: Message) -> None:
-        command, arguments = message["command"], message.get("arguments") or {}
-        try:
-            if command == "disconnect":
-                await self._disconnect(message)
-                return
-            body = await self._requests.answer(command, arguments)
-        except (MeshError, ConnectionError) as error:
-            self._peer.write(failure(message, str(error)))
-        except TimeoutError:
-            self._peer.write(failure(message, f"no answer within {SECONDS:g} s; {WHY_NOT}"))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # What an IDE sends is its own matter; the session goes on.
-            self._peer.write(failure(message, f"{command}: its arguments are not those of DAP ({error!r})"))
-        else:
-            self._peer.write(response(message, body))
+    async def _serve(self, message: Message) -> Answer:
+        return await read(message).at_threads(self._threads, message)
 
     # -- what engines tell ---------------------------------------------------------------------------------------------
 
@@ -307,7 +267,7 @@ class ThreadsView(RootView):
         elif name == "thread" and member.ready:  # otherwise the IDE is told of the rank once it is
             self._shown.thread(member, str(body.get("reason", "started")), thread)
 
-    def _stopped(self, member: Member, body: dict[str, Any]) -> None:
+    def _stopped(self, member: Member, body: Fields) -> None:
         hit = [self._settings.point(member.rank.key, each) for each in body.get("hitBreakpointIds") or ()]
         known = [point for point in hit if point is not None]
         why = {**body, "allThreadsStopped": False, "hitBreakpointIds": known}
@@ -317,7 +277,7 @@ class ThreadsView(RootView):
         for stream, text in member.printed.rest():
             self._peer.write(event("output", category=stream, output=text))
 
-    def _changed(self, breakpoint: dict[str, Any]) -> None:
+    def _changed(self, breakpoint: Fields) -> None:
         self._peer.write(event("breakpoint", reason="changed", breakpoint=breakpoint))
 
     def _runs(self, member: Member) -> None:

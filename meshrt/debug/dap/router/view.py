@@ -1,18 +1,21 @@
-"""The interfaces between a session of an IDE and its connection, in both directions."""
+"""A session of an IDE, and its connection as the session sees it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from meshrt.debug.dap.router.channels import Channels
-from meshrt.debug.dap.router.configuration import Configuration
-from meshrt.debug.dap.router.ranks import Key, Rank
-from meshrt.debug.dap.wire import Message, event
+from meshrt.debug.dap.router.members import SECONDS
+from meshrt.debug.dap.router.rank_threads import WHY_NOT
+from meshrt.debug.dap.router.ranks import Rank
+from meshrt.debug.dap.router.requests import LATER, Answer
+from meshrt.debug.dap.wire import Fields, Message, event, failure, response
+from meshrt.errors import MeshError
 from meshrt.transport.tools import Program
 
-__all__ = ["Peer", "RootView", "View"]
+__all__ = ["Peer", "View"]
 
 
 class Peer(Protocol):
@@ -29,13 +32,13 @@ class Peer(Protocol):
             ConnectionError: The program has ended.
         """
 
-    def ask(self, command: str, arguments: dict[str, Any], answered: Callable[[Message], None]) -> None:
+    def ask(self, command: str, arguments: Fields, answered: Callable[[Message], None]) -> None:
         """Ask the IDE for something (a reverse request)."""
 
     def write(self, message: Message) -> None:
         """Send a message; never waits. It is given its number here."""
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[object, None, None]) -> None:
         """Do something that takes a while; it is cancelled when the connection ends."""
 
     def hang_up(self) -> None:
@@ -48,8 +51,11 @@ class Peer(Protocol):
 class View(ABC):
     """One session. On the router's loop."""
 
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
     @abstractmethod
-    def attach(self, request: Message, initialize: dict[str, Any]) -> None:
+    def attach(self, request: Message, initialize: Fields) -> None:
         """Answer the attach request, sooner or later.
 
         Args:
@@ -60,35 +66,29 @@ class View(ABC):
     def receive(self, message: Message) -> None:
         """Take a message that the IDE sends after that; never waits."""
 
+    async def _answer_with(self, message: Message, serve: Callable[[], Coroutine[object, None, Answer]]) -> None:
+        """Answer a request with what ``serve`` returns, or refuse it with what it raises."""
+        try:
+            answer = await serve()
+        except (MeshError, ConnectionError) as error:
+            self.write(failure(message, str(error)))
+        except TimeoutError as error:
+            self.write(failure(message, str(error) or f"no answer within {SECONDS:g} s; {WHY_NOT}"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # What an IDE sends must not end the session.
+            self.write(failure(message, f"{message['command']}: its arguments are not those of DAP ({error!r})"))
+        else:
+            if answer is not LATER:
+                self.write(response(message, answer))
+
+    def write(self, message: Message) -> None:
+        """Send a message to the IDE."""
+        self._peer.write(message)
+
+    def said(self, text: str, category: str = "console") -> None:
+        """Write a line on the debug console; ``important``: the IDE shows it wherever the user looks."""
+        self._peer.write(event("output", category=category, output=text.rstrip("\n") + "\n"))
+
     @abstractmethod
     def gone(self) -> None:
         """The connection has ended."""
-
-
-class RootView(View):
-    """A session with all ranks of a configuration, also with those that are born later.
-
-    Args:
-        number: Of this session, by which those of its ranks name it.
-    """
-
-    def __init__(self, peer: Peer, configuration: Configuration, number: int) -> None:
-        self.number = number
-        self.configuration = configuration
-        self._peer = peer
-
-    @abstractmethod
-    def born(self, rank: Rank) -> None:
-        """A rank of the configuration serves, for the first time or again. The session may be told more than once."""
-
-    @abstractmethod
-    def over(self, why: str) -> None:
-        """The program has ended."""
-
-    def said(self, text: str) -> None:
-        """Write a line on the debug console."""
-        self._peer.write(event("output", category="console", output=text.rstrip("\n") + "\n"))
-
-    async def _which(self, actor: str, ranks: str) -> set[Key]:
-        """Return the ranks that a line of the console means. Raises as `Peer.which`."""
-        return {rank.key for rank in await self._peer.which(actor or self.configuration.mesh, ranks)}

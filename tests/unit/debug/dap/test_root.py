@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from meshrt.debug.dap.held import Held
@@ -57,7 +58,8 @@ def test_a_rank_is_held_from_its_answer_to_its_end(root: Root) -> None:
 
 def test_who_asks_is_told_of_the_ports_of_routers_that_live(root: Root) -> None:
     def ask(operation: str, client: FakeTerminal, **body: object) -> Body:
-        return asyncio.run(asyncio.wait_for(root.tool_operations[operation](client, body), 10)) or {}
+        answer = asyncio.run(asyncio.wait_for(root.tool_operations[operation](client, body), 10))
+        return dict(msgspec.to_builtins(answer))
 
     router, other = FakeTerminal(), FakeTerminal()
     ask("dap.join", router, port=5678, token="t")

@@ -97,18 +97,18 @@ def test_garbage_is_a_protocol_error_and_nothing_else(parts: list[bytes]) -> Non
         (b"Content-Length: " + b"9" * 3900 + b"\r\n\r\n", "expected Content-Length"),
         (b"x" * 5000, "no end of a header within 4096 bytes"),
         (b"Content-Length: 101\r\n\r\n", "a message of 101 bytes; at most 100 are taken here"),
-        (framed(b"{"), "no JSON"),
-        (framed(b"\xff\xff"), "no JSON"),
-        (framed(b"[]"), "no request, response or event"),
-        (framed(b'{"type": "request", "command": "x"}'), "no request, response or event"),
-        (framed(b'{"type": "request", "command": 1, "seq": 1}'), "no request, response or event"),
-        (framed(b'{"type": "response", "command": "x", "request_seq": []}'), "no request, response or event"),
-        (framed(b'{"type": ["request"], "command": "x", "seq": 1}'), "no request, response or event"),
+        (framed(b"{"), "not JSON"),
+        (framed(b"\xff\xff"), "not JSON"),
+        (framed(b"[]"), "not a request, response or event"),
+        (framed(b'{"type": "request", "command": "x"}'), "not a request, response or event"),
+        (framed(b'{"type": "request", "command": 1, "seq": 1}'), "not a request, response or event"),
+        (framed(b'{"type": "response", "command": "x", "request_seq": []}'), "not a request, response or event"),
+        (framed(b'{"type": ["request"], "command": "x", "seq": 1}'), "not a request, response or event"),
         (
             framed(b'{"type": "request", "command": "x", "seq": 1, "arguments": [1]}'),
-            "arguments of 'x' that is no object",
+            "arguments of 'x' that is not an object",
         ),
-        (framed(b'{"type": "event", "event": "x", "body": "text"}'), "body of 'x' that is no object"),
+        (framed(b'{"type": "event", "event": "x", "body": "text"}'), "body of 'x' that is not an object"),
     ],
 )
 def test_complaints(sent: bytes, complaint: str) -> None:
@@ -125,3 +125,23 @@ def test_a_refusal_is_meant_for_a_person() -> None:
     assert refused["body"]["error"]["format"] == "no (rank)"
     assert refused["body"]["error"]["showUser"] and refused["body"]["error"]["id"] != 0
     assert MessageDecoder().receive_data(encode(refused)) == [refused]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (encode(event("x")), ""),
+        (b"Content-", "the input ends in a header: b'Content-'; expected Content-Length: N"),
+        (b"Content-Length: 9\r\n\r\n{}", "the input ends after 2 of the 9 bytes of a message"),
+        (b"Content-Length: 9\r\n\r\n", "the input ends after 0 of the 9 bytes of a message"),
+    ],
+)
+def test_a_stream_that_ends_within_a_message_is_invalid(data: bytes, problem: str) -> None:
+    decoder = MessageDecoder()
+    decoder.receive_data(data)
+    if not problem:
+        decoder.receive_eof()
+        return
+    with pytest.raises(ProtocolError) as caught:
+        decoder.receive_eof()
+    assert problem in str(caught.value)

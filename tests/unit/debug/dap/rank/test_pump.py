@@ -168,7 +168,7 @@ def test_another_ide_takes_over_what_stands(rank: Rank) -> None:
     rank.pump.orphan()
     # Nobody hears of it.
     engine.stops(8)
-    wait_until(lambda: rank.pump._passing._standing.stands(8), WAIT)
+    wait_until(lambda: rank.pump._passing._stops.has_stopped(8), WAIT)
     assert rank.pump.adopt(2)
     assert rank.event("dap.opened")["channel"] == 2
     assert rank.event("dap.holds")["held"]

@@ -6,9 +6,11 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from meshrt.debug.dap.engine.expressions import Expressions, Raised
+from msgspec.structs import replace
+
+from meshrt.debug.dap.engine.expressions import Expressions
+from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.rank.raisings import Raisings
-from meshrt.hooks.facts import Body
 from tests.unit.debug.fakes import FakeRankServices
 
 
@@ -31,25 +33,25 @@ class Timed(FakeRankServices):
 
 
 def test_a_new_one_is_told_at_once_and_a_loop_once_a_second() -> None:
-    services, told = Timed(), list[Body]()
+    services, told = Timed(), list[Raising]()
     now = 100.0
     raisings = Raisings(services, told.extend, lambda: now)
-    first = Raised("condition", "/src/a.py", 3, "nope", "NameError", "no nope")
+    first = Raising("condition", "/src/a.py", 3, "nope", "NameError", "no nope")
     raisings.hear(first)
     raisings.hear(first)
     assert services.run() == [0.0]
-    assert [(row["line"], row["error"], row["text"], row["times"]) for row in told] == [(3, "NameError", "no nope", 2)]
+    assert [(row.line, row.error, row.text, row.times) for row in told] == [(3, "NameError", "no nope", 2)]
     now += 0.25
     for _ in range(1000):
-        raisings.hear(first._replace(text="another text"))
-    raisings.hear(first._replace(line=4))
+        raisings.hear(replace(first, text="another text"))
+    raisings.hear(replace(first, line=4))
     assert services.run() == [0.75, 0.0]
-    assert [(row["line"], row["text"], row["times"]) for row in told[1:]] == [(3, "no nope", 1000), (4, "no nope", 1)]
+    assert [(row.line, row.text, row.times) for row in told[1:]] == [(3, "no nope", 1000), (4, "no nope", 1)]
     # A look that finds nothing tells of nothing.
     now += 5.0
     raisings.hear(first)
     raisings.hear(first)
-    assert services.run() == [0.0] and told[-1]["times"] == 2 and len(told) == 4
+    assert services.run() == [0.0] and told[-1].times == 2 and len(told) == 4
 
 
 class Unspeakable(Exception):
@@ -58,7 +60,7 @@ class Unspeakable(Exception):
 
 
 def test_nothing_that_an_expression_does_reaches_the_program() -> None:
-    found, heard = Expressions(), list[Raised]()
+    found, heard = Expressions(), list[Raising]()
     found.heard = heard.append
     frame, names = sys._getframe(), {"line": 7, "hit_condition": None, "condition": None, "expression": "'x'"}
     assert found.holds(SimpleNamespace(**{**names, "condition": "1 + 1"}), frame)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from meshrt.debug.dap.operations import Attach, Close, ToEngine
 from meshrt.debug.dap.rank.ide import RankIde
 from meshrt.debug.dap.wire import encode
 from meshrt.debug.rank.debugger import RankDebugger
@@ -27,7 +28,7 @@ class Desk(Watched):
 
     def opens(self, channel: int) -> FakeEngine:
         """Attach an IDE; returns its engine."""
-        self.ide.open({"channel": channel, "ide": f"the IDE of process {channel}", "session": ""})
+        self.ide.open(Attach(channel, f"the IDE of process {channel}", ""))
         return self.opened(channel)
 
     def leaves(self, channel: int, engine: FakeEngine) -> None:
@@ -39,7 +40,7 @@ class Desk(Watched):
 
     def says(self, channel: int, command: str) -> None:
         message = {"seq": 1, "type": "request", "command": command, "arguments": {}}
-        self.ide.data({"channel": channel, "data": encode(message)})
+        self.ide.data(ToEngine(channel, encode(message)))
 
     def ended(self, channel: int) -> str:
         """Wait until an IDE's engine has ended, and let the control thread take note of it; returns why."""
@@ -66,13 +67,13 @@ def test_one_at_a_time_and_the_next_when_it_has_left(desk: Desk) -> None:
     engine = desk.opens(1)
     assert desk.debugger.handover.holder == "the IDE of process 1"
     with pytest.raises(MeshError, match="an IDE is attached to this rank already"):
-        desk.ide.open({"channel": 2, "ide": "another", "session": ""})
+        desk.ide.open(Attach(2, "another", ""))
     desk.says(2, "threads")  # it is nobody's
     # While it leaves, the next one waits, and one more is refused.
     desk.leaves(1, engine)
-    desk.ide.open({"channel": 3, "ide": "the IDE of process 3", "session": ""})
+    desk.ide.open(Attach(3, "the IDE of process 3", ""))
     with pytest.raises(MeshError, match="an IDE is attached to this rank already"):
-        desk.ide.open({"channel": 4, "ide": "the IDE of process 4", "session": ""})
+        desk.ide.open(Attach(4, "the IDE of process 4", ""))
     assert desk.ended(1) == "" and engine.done == ["stop"]
     second = desk.opened(3)
     assert desk.debugger.handover.holder == "the IDE of process 3"
@@ -83,8 +84,8 @@ def test_one_at_a_time_and_the_next_when_it_has_left(desk: Desk) -> None:
 def test_the_next_one_has_lost_patience(desk: Desk) -> None:
     engine = desk.opens(1)
     desk.leaves(1, engine)
-    desk.ide.open({"channel": 2, "ide": "the IDE of process 2", "session": ""})
-    desk.ide.close({"channel": 2})
+    desk.ide.open(Attach(2, "the IDE of process 2", ""))
+    desk.ide.close(Close(2))
     desk.ended(1)
     assert desk.ide._pump is None and desk.debugger.handover.holder == ""
 
@@ -94,9 +95,9 @@ def test_what_stands_stays_for_another_one(desk: Desk) -> None:
     engine.stops(5)
     desk.event("dap.holds")
     desk.event("dap.data")
-    desk.ide.close({"channel": 1, "stay": True})
+    desk.ide.close(Close(1, stay=True))
     assert desk.debugger.handover.holder == "an IDE that is gone" and desk.services.held == 1
-    desk.ide.open({"channel": 2, "ide": "the IDE of process 2", "session": ""})
+    desk.ide.open(Attach(2, "the IDE of process 2", ""))
     assert desk.event("dap.opened")["channel"] == 2
     assert desk.event("dap.holds")["held"]
     assert desk.debugger.handover.holder == "the IDE of process 2"
@@ -111,13 +112,13 @@ def test_an_ide_that_waits_for_a_prompt_has_nothing_to_stay_for(desk: Desk, monk
     standing = SimpleNamespace(place=lambda: "train.py:7")
     sessions: Any = desk.debugger._sessions
     monkeypatch.setattr(sessions, "busy", lambda: standing)
-    desk.ide.open({"channel": 1, "ide": "the IDE of process 1", "session": ""})
-    assert "stands at a prompt of the debugger, train.py:7" in desk.event("dap.waiting")["text"]
-    desk.ide.close({"channel": 1, "stay": True})
+    desk.ide.open(Attach(1, "the IDE of process 1", ""))
+    assert "is stopped at a prompt of the debugger, train.py:7" in desk.event("dap.waiting")["text"]
+    desk.ide.close(Close(1, stay=True))
     assert desk.ended(1) == "the IDE is gone"
 
     # ... or has the rank, once it goes on from there.
-    desk.ide.open({"channel": 2, "ide": "the IDE of process 2", "session": ""})
+    desk.ide.open(Attach(2, "the IDE of process 2", ""))
     desk.event("dap.waiting")
     monkeypatch.setattr(sessions, "busy", lambda: None)
     sessions.left()

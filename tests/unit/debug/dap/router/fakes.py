@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict
 from typing import Any, cast
 
+from meshrt.debug.dap.operations import Close, Open, RanksFound, ToEngine, Which
 from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.ranks import Key, Rank
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode, response
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Nothing, Operation
 
 __all__ = ["FakeIde", "FakeProgram", "request", "run", "settled", "until"]
 
@@ -83,30 +84,30 @@ class FakeProgram:
 
     # -- ProgramLink
 
-    async def ask(self, operation: str, **body: Any) -> Body:
+    async def ask(self, operation: Operation[Data]) -> Data:
         """Answer a question."""
-        if operation == "dap.which":
+        if isinstance(operation, Which):
             self.looks += 1
-            found = [asdict(rank) for rank in self.ranks]
+            found = list(self.ranks)
             await asyncio.sleep(0)
-            return {"ranks": found}
-        assert operation == "dap.open"
-        self.opened[body["channel"]] = (body["mesh"], body["rank"])
+            return RanksFound(found)
+        assert isinstance(operation, Open)
+        self.opened[operation.channel] = key = (operation.mesh, operation.rank)
         self.is_asked.set()
-        if (awakes := self.silent.get(self.opened[body["channel"]])) is not None:
+        if (awakes := self.silent.get(key)) is not None:
             await awakes.wait()
         if self._opens:
-            self.tell("dap.opened", channel=body["channel"], price=self._price)
-        return {}
+            self.tell("dap.opened", channel=operation.channel, price=self._price)
+        return Nothing()
 
-    def post(self, operation: str, **body: Any) -> None:
-        """Take what nobody waits for."""
-        channel = body["channel"]
-        if operation == "dap.close":
-            self.closed.append(channel)
-            self.tell("dap.closed", channel=channel, why="")
-        elif operation == "dap.data":
-            for asked in self._decoders.setdefault(channel, MessageDecoder()).receive_data(body["data"]):
+    def post(self, operation: Operation[Data]) -> None:
+        """Take an operation whose answer is not waited for."""
+        if isinstance(operation, Close):
+            self.closed.append(operation.channel)
+            self.tell("dap.closed", channel=operation.channel, why="")
+        elif isinstance(operation, ToEngine):
+            channel = operation.channel
+            for asked in self._decoders.setdefault(channel, MessageDecoder()).receive_data(operation.data):
                 self.asked.append((self.opened[channel], asked["command"]))
                 self.say(self.opened[channel], self._engine(self.opened[channel], asked))
 

@@ -47,9 +47,9 @@ def test_what_an_ide_is_given_for_one_rank() -> None:
     [
         (
             {"meshRank5": 1},
-            "meshRank5 is no key of meshrt; meshRank? There are meshToken, meshRun, meshRanks,",
+            "meshRank5 is not a key of meshrt; meshRank? There are meshToken, meshRun, meshRanks,",
         ),
-        ({"meshTokn": "x"}, "meshTokn is no key of meshrt; meshToken?"),
+        ({"meshTokn": "x"}, "meshTokn is not a key of meshrt; meshToken?"),
         ({"meshRanks": "ranks(0:"}, "meshRanks is the ranks to attach to"),
         ({"meshRanks": True}, "; not True"),
         ({"meshRanks": ["0"]}, "meshRanks is the ranks to attach to, as in 'ranks(0:4)'"),

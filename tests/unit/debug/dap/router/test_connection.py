@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -71,7 +71,7 @@ def connections(count: int, *problems: str) -> tuple[list[Any], list[Transport]]
     for _ in range(count):
         made.append(Connection(sessions))
         transports.append(Transport())
-        made[-1].connection_made(transports[-1])
+        made[-1].connection_made(cast(asyncio.Transport, transports[-1]))
     return made, transports
 
 
@@ -186,7 +186,7 @@ def test_a_wrong_token_is_refused_later_and_takes_the_place_of_another_try(monke
             assert not transport.written and not transport.reads and not transport.ended.is_set()
         # Nobody comes in their place until they have been told.
         third, three = Connection(first._sessions), Transport()
-        third.connection_made(three)
+        third.connection_made(cast(asyncio.Transport, three))
         assert three.ended.is_set() and not one.ended.is_set() and not two.ended.is_set()
         async with asyncio.timeout(30):
             await one.ended.wait()

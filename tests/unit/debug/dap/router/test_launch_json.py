@@ -108,14 +108,14 @@ def test_the_entry_is_added(tmp_path: Path, path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (b"{", "is no launch.json (Expecting"),
-        (b"[]", "it is no object"),
+        (b"{", "is not a launch.json (Expecting"),
+        (b"[]", "it is not an object"),
         (b"{}", "it has no list 'configurations'"),
-        (b'{"configurations": {}}', "'configurations' is no list"),
+        (b'{"configurations": {}}', "'configurations' is not a list"),
         (b'{"x": {"configurations": []}}', "it has no list 'configurations'"),
-        (b'\xff\xfe{"configurations": []}', "is no launch.json ("),
-        (b"[" * 100_000, "is no launch.json ("),
-        (b'{"configurations": [{"name": "meshrt"}]} // \xe9', "is no launch.json ("),
+        (b'\xff\xfe{"configurations": []}', "is not a launch.json ("),
+        (b"[" * 100_000, "is not a launch.json ("),
+        (b'{"configurations": [{"name": "meshrt"}]} // \xe9', "is not a launch.json ("),
     ],
 )
 def test_garbage_is_left_alone(tmp_path: Path, path: Path, text: bytes, complaint: str) -> None:

@@ -50,9 +50,9 @@ def test_a_socket_of_this_user(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with listen_at_path(path):
         assert path.stat().st_mode & 0o777 == 0o600
-        with pytest.raises(UsageError, match="somebody listens at"):
+        with pytest.raises(UsageError, match="another process listens at"):
             listen_at_path(path)
-    # One that was left over is replaced; what is no socket is not, nor is what a link leads to.
+    # One that was left over is replaced; what is not a socket is kept, and so is what a link leads to.
     with listen_at_path(path):
         pass
     for name in ("file", "link"):
@@ -61,5 +61,5 @@ def test_a_socket_of_this_user(tmp_path: Path) -> None:
             other.symlink_to(path)
         else:
             other.touch()
-        with pytest.raises(UsageError, match="is no socket"):
+        with pytest.raises(UsageError, match="is not a socket"):
             listen_at_path(other)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
-from meshrt.debug.dap.router import raisings
+from meshrt.debug.dap.router import told_once
 from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.mesh_view import MOST_SESSIONS, MeshView
 from meshrt.debug.dap.router.rank_view import RankView
@@ -64,6 +64,7 @@ def test_there_are_no_more_sessions_than_a_window_has_room_for() -> None:
         ide = FakeIde(FakeProgram(*ranks[: MOST_SESSIONS - 1]))
         view = await attached(ide)
         view.receive(request(2, "configurationDone"))
+        await asyncio.gather(*ide.tasks)
         for rank in ranks[MOST_SESSIONS - 1 : -1]:
             view.born(rank)
         assert [each["name"] for each in ide.announced] == [rank.name for rank in ranks[:MOST_SESSIONS]]
@@ -104,6 +105,7 @@ def test_why_ranks_cannot_be_attached_to_is_said_once() -> None:
         mesh.attach(request(1, "attach"), {"supportsStartDebuggingRequest": True})
         await asyncio.gather(*ide.tasks)
         mesh.receive(request(2, "configurationDone"))
+        await asyncio.gather(*ide.tasks)
         greeting = said(ide)
         sessions = [FakeIde(program) for _ in range(3)]
         for number, why in enumerate(("no debugpy", "no debugpy", "another reason"), 1):
@@ -137,7 +139,7 @@ def test_why_ranks_cannot_be_attached_to_is_said_once() -> None:
 def test_what_raises_in_breakpoints_is_said_once_for_all_ranks_and_then_how_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(raisings, "_AGAIN", 0.01)
+    monkeypatch.setattr(told_once, "_AGAIN", 0.01)
     row = {
         "what": "condition", "file": "/src/train.py", "line": 41, "expression": "lss > 1", "error": "NameError",
         "text": "no lss", "times": 1,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt.debug.dap.router import router as module
 from meshrt.debug.dap.router.admission import UnixAdmission

@@ -50,8 +50,8 @@ def settings_of(*engines: Engine) -> tuple[Settings, dict[Key, Member], list[Ask
 
 async def set_lines(settings: Settings, *numbers: int, path: str = "a.py") -> list[Asked]:
     """Set breakpoints; returns them as the IDE is answered."""
-    found: list[Asked] = (await settings.set_breakpoints("setBreakpoints", lines(*numbers, path=path)))["breakpoints"]
-    return found
+    answer = await settings.set_breakpoints("setBreakpoints", path, numbers, lines(*numbers, path=path))
+    return list(answer["breakpoints"])
 
 
 def lines(*numbers: int, path: str = "a.py") -> Asked:
@@ -78,7 +78,7 @@ def test_without_ranks_nothing_is_verified_until_one_comes() -> None:
     settings, members, told = settings_of()
     (point,) = asyncio.run(set_lines(settings, 5))
     assert not point["verified"] and point["message"] == "no rank is attached"
-    assert asyncio.run(settings.set_exceptions({})) == {"breakpoints": []}
+    assert asyncio.run(settings.set_other("setExceptionBreakpoints", {})) is None
     members["m1", 0] = comes = member(0, Engine(), ready=False)
     asyncio.run(settings.give(comes))
     assert told == [{"id": point["id"], "verified": True, "line": 5}]
@@ -89,14 +89,25 @@ def test_without_ranks_nothing_is_verified_until_one_comes() -> None:
 def test_the_first_that_answers_answers_for_all() -> None:
     settings, *_ = settings_of(Engine(bad=1), Engine())
     asked = {"filters": [], "breakpoints": [{"line": 3}]}
-    assert asyncio.run(settings.set_exceptions(asked))["breakpoints"][0]["verified"]
+    said = asyncio.run(settings.set_other("setExceptionBreakpoints", asked))
+    assert said is not None and said["breakpoints"][0]["verified"]
+
+
+def test_a_late_rank_is_given_the_latest_of_each_other_setting() -> None:
+    settings, members, _ = settings_of()
+    for asked, replaces in (({"x": 1}, "x"), ({"y": 1}, "y"), ({"x": 2}, "x")):
+        asyncio.run(settings.set_other("setOther", asked, replaces))
+    engine = Engine()
+    members["m1", 0] = comes = member(0, engine, ready=False)
+    asyncio.run(settings.give(comes))
+    assert engine.asked == [("setOther", {"x": 2}), ("setOther", {"y": 1})]
 
 
 def test_functions_have_numbers_of_the_session_too() -> None:
     settings, *_ = settings_of(Engine(), Engine())
     (line,) = asyncio.run(set_lines(settings, 5))
     asked = {"breakpoints": [{"name": "step", "line": 1}]}
-    (function,) = asyncio.run(settings.set_breakpoints("setFunctionBreakpoints", asked))["breakpoints"]
+    (function,) = asyncio.run(settings.set_breakpoints("setFunctionBreakpoints", "", [None], asked))["breakpoints"]
     assert function["verified"] and function["id"] != line["id"]
     assert settings.point(("m1", 1), 1) == function["id"] and settings.point(("m1", 1), 5) == line["id"]
 

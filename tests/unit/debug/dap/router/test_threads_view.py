@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt.debug.dap.router import asking, channels, joining, threads_view
 from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.rank_threads import WHY_NOT
 from meshrt.debug.dap.router.ranks import Key, Rank
-from meshrt.debug.dap.router.thread_requests import WHY_NOT
 from meshrt.debug.dap.router.threads_view import ThreadsView
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Message, event, failure, response

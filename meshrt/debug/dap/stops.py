@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from meshrt.debug.dap.wire import RESUMING, Message
 
-__all__ = ["Standing"]
+__all__ = ["Stops"]
 
 
-class Standing:
+class Stops:
     """The stopped threads of one engine; true if there is one. It is given all messages, in both directions."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Standing:
         """Forget all stops: no thread is stopped any more."""
         self._events.clear()
 
-    def stands(self, thread: object) -> bool:
+    def has_stopped(self, thread: object) -> bool:
         """Return whether a thread is stopped, by itself or as one of all."""
         return any(
             number == thread or (event.get("body") or {}).get("allThreadsStopped")

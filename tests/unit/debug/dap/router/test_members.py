@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshrt.debug.dap.router.printed import Printed
+from meshrt.debug.dap.router.members import Printed
 
 
 def test_a_line_is_shown_once_it_has_an_end() -> None:

@@ -1,4 +1,6 @@
-"""Expressions of breakpoints that raise, as the user is told of them: once in full for all ranks, then their count.
+"""What the user is told once for all ranks: how they have ended, and which expressions of breakpoints raise.
+
+One cause often ends many ranks. An expression that raises is told in full first, and then how often.
 
 ::
 
@@ -11,14 +13,14 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import event
-from meshrt.hooks.facts import Body
 
-__all__ = ["Raisings"]
+__all__ = ["Ends", "Raisings"]
 
-#: Seconds in which ranks are gathered; until it is told how often, at first and at most.
+#: Seconds in which ranks are gathered; until it is told how often an expression has raised, at first and at most.
 _WAVE = 0.1
 _AGAIN = 1.0
 _AGAIN_MAX = 60.0
@@ -36,11 +38,45 @@ _FIRST = {
 }
 
 
+class Ends:
+    """The ends of ranks in one session. On the router's loop."""
+
+    def __init__(self, peer: Peer, names: Names) -> None:
+        self._peer = peer
+        self._names = names
+        #: The ranks whose end is not told yet, by the reason.
+        self._untold: dict[str, list[Rank]] = {}
+        self._telling: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def add(self, rank: Rank, why: str) -> None:
+        """A rank has ended, or cannot be reached any more."""
+        if self._closed:
+            return
+        self._untold.setdefault(why, []).append(rank)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_WAVE, self._tell)
+
+    def close(self) -> None:
+        """Stop telling, as the session is over."""
+        self._closed = True
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def _tell(self) -> None:
+        self._telling = None
+        untold, self._untold = self._untold, {}
+        for why, ranks in untold.items():
+            whose = ranks[0].name if len(ranks) == 1 else self._names.of(rank.key for rank in ranks)
+            # An IDE shows such a line wherever the user looks.
+            self._peer.write(event("output", category="important", output=f"meshrt: {whose}: {why}\n"))
+
+
 @dataclass(slots=True, eq=False)
 class _Kind:
     """One expression, and one type of error."""
 
-    said: Body
+    said: Raising
     ranks: dict[tuple[str, int], Rank] = field(default_factory=dict)
     times: int = 0
     told: bool = False
@@ -56,13 +92,12 @@ class Raisings:
         self._names = names
         self._kinds: dict[tuple[str, str, int, str, str], _Kind] = {}
 
-    def add(self, rank: Rank, rows: Iterable[Body]) -> None:
-        """Take what has raised in a rank (event ``dap.raised``)."""
+    def add(self, rank: Rank, rows: Iterable[Raising]) -> None:
+        """Take what has raised in a rank (`Raised`)."""
         for row in rows:
-            key = (str(row["what"]), str(row["file"]), int(row["line"]), str(row["expression"]), str(row["error"]))
-            kind = self._kinds.setdefault(key, _Kind(row))
+            kind = self._kinds.setdefault(row.kind, _Kind(row))
             kind.ranks[rank.key] = rank
-            kind.times += int(row["times"])
+            kind.times += row.times
             if kind.telling is None:
                 kind.telling = asyncio.get_running_loop().call_later(kind.pause, self._tell, kind)
 
@@ -75,16 +110,16 @@ class Raisings:
     def _tell(self, kind: _Kind) -> None:
         kind.telling = None
         said, ranks = kind.said, list(kind.ranks.values())
-        place = f"{str(said['file']).rpartition('/')[2]}:{said['line']}"
+        place = f"{said.file.rpartition('/')[2]}:{said.line}"
         whose = ranks[0].name if len(ranks) == 1 else self._names.of(kind.ranks)
         if kind.told:
-            text = f"has raised {said['error']} {kind.times} times"
+            text = f"has raised {said.error} {kind.times} times"
         else:
-            error = f"{said['error']}: {said['text']}" if said["text"] else said["error"]
-            text = f"{_FIRST[said['what']].format(expression=said['expression'])}: {error}"
+            error = f"{said.error}: {said.text}" if said.text else said.error
+            text = f"{_FIRST[said.what].format(expression=said.expression)}: {error}"
         # The first one is shown wherever the user looks: a breakpoint does not do what the user wants.
         category = "console" if kind.told else "important"
-        text = f"meshrt: {whose}: {_NAMED[said['what']]} at {place} {text}\n"
+        text = f"meshrt: {whose}: {_NAMED[said.what]} at {place} {text}\n"
         self._peer.write(event("output", category=category, output=text))
         kind.pause = min(2 * kind.pause, _AGAIN_MAX) if kind.told else _AGAIN
         kind.told = True

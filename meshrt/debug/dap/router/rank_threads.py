@@ -1,0 +1,193 @@
+"""Ranks that are threads, as requests of an IDE reach them: one or several engines, in the numbers of the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from meshrt.debug.dap.router.asking import ask_each
+from meshrt.debug.dap.router.console import MESH_LINE, Console, hint
+from meshrt.debug.dap.router.ids import Ids
+from meshrt.debug.dap.router.members import SECONDS, Member, Shown
+from meshrt.debug.dap.router.ranks import Key, Names, counted
+from meshrt.debug.dap.router.settings import Settings
+from meshrt.debug.dap.router.sources import Sources
+from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of
+from meshrt.errors import DebugAdapterError, UsageError
+
+__all__ = ["WHY_NOT", "RankThreads"]
+
+WHY_NOT = "the rank is in C code, or at work on what it was asked (mesh pause interrupts that)"
+_GREETING = (
+    "lines that begin with mesh are for all of them: mesh where, mesh p ACTOR EXPRESSION, mesh n, mesh c, mesh pause, "
+    "mesh help, ..."
+)
+
+
+class RankThreads:
+    """The ranks of one session. On the router's loop.
+
+    Args:
+        members: The ranks, by key.
+        shown: What the IDE sees instead of ranks. It is replaced when there are very many ranks.
+        said: Writes a line on the debug console.
+        runs: Called with a rank that resumes.
+        leave: Leaves the ranks; called with the request of the IDE, which it answers.
+        step_all: Whether a step steps all stopped ranks (``meshStep``).
+    """
+
+    def __init__(
+        self,
+        members: Mapping[Key, Member],
+        shown: Shown,
+        ids: Ids[Key],
+        names: Names,
+        settings: Settings,
+        console: Console,
+        sources: Sources,
+        said: Callable[[str], None],
+        runs: Callable[[Member], None],
+        leave: Callable[[Message], Awaitable[None]],
+        *,
+        step_all: bool,
+    ) -> None:
+        self._members = members
+        self.shown = shown
+        self._ids = ids
+        self._names = names
+        self.settings = settings
+        self._console = console
+        self.sources = sources
+        self._said = said
+        self.runs = runs
+        self.leave = leave
+        self.step_all = step_all
+
+    async def configured(self) -> None:
+        """The IDE has sent its initial settings."""
+        await self.settings.configured()
+        self.shown.begin()
+        self._said(f"meshrt: {counted(len(self._members))}; {_GREETING}")
+
+    # -- threads
+
+    async def threads(self) -> list[Fields]:
+        """Return the threads, as the request of this name is answered."""
+        while True:
+            shown = self.shown
+            threads = await shown.threads()
+            if shown is self.shown:  # otherwise it has become another meanwhile
+                return threads
+
+    def at(self, number: int | None) -> list[tuple[Member, int]]:
+        """Return the ranks of a thread of this session, and their threads. Raises UsageError."""
+        found = self.shown.at(number or 0)
+        if found is None:
+            raise UsageError(f"there is no thread {number or 0} any more")
+        silent = [member.rank.key for member, _ in found if not member.ready]
+        if silent:
+            raise UsageError(
+                f"no answer of {self._names.of(silent)} yet; nothing can be asked for there until it joins"
+            )
+        return found
+
+    def stopped(self) -> list[tuple[Member, int]]:
+        """Return the ranks that are stopped, and a thread of each."""
+        return [(member, member.thread) for member in self._members.values() if member.link.standing]
+
+    def pausing(self) -> list[tuple[Member, int]]:
+        """Return the ranks of which a pause is requested, and a thread of each."""
+        return [(member, member.thread) for member in self._members.values() if member.link.pausing]
+
+    async def request(
+        self,
+        threads: Sequence[tuple[Member, int]],
+        command: str,
+        arguments: Fields,
+        *,
+        looked: Member | None = None,
+    ) -> None:
+        """Send a request to several ranks at once. Raises DebugAdapterError if all refuse.
+
+        The user is told of single ranks that refuse or do not answer.
+
+        Args:
+            looked: The rank that the user has chosen; None for none.
+        """
+        more = {key: value for key, value in arguments.items() if key not in ("threadId", "targetId")}
+
+        async def ask(member: Member, thread: int) -> None:
+            asked = {**more, "threadId": thread}
+            if command in RESUMING:
+                await member.link.resume(command, asked, looked=None if looked is None else member is looked)
+            else:
+                await member.link.request(command, asked)
+
+        asks = {(member.rank.key, thread): ask(member, thread) for member, thread in threads}
+        names = {member.rank.key: member.rank.name for member, _ in threads}
+        answers = await ask_each(asks)
+        if asks and len(answers.refused) == len(asks):
+            raise next(iter(answers.refused.values()))
+        for (key, _), error in answers.refused.items():
+            self._said(f"meshrt: {names[key]}: {error}")
+        for key, _ in answers.silent:
+            self._said(f"meshrt: {names[key]} does not answer: {WHY_NOT}; {command} when it does")
+
+    # -- one thread, source, frame or variable
+
+    async def ask_at(self, thread: int | None, message: Message) -> Fields:
+        """Put a request to the first rank of a thread. Raises MeshError, TimeoutError."""
+        member, there = self.at(thread)[0]
+        body = await self._ask(member, message, {"threadId": there})
+        if message["command"] == "stackTrace":
+            for frame in body.get("stackFrames") or ():
+                frame["id"] = self._ids.here(member.rank.key, "frameId", int(frame["id"]))
+            self.sources.note(body.get("stackFrames"))
+        return body
+
+    async def ask_of_source(self, number: int, message: Message) -> Fields:
+        """Put a request to the rank that has a source; 0: a file, which any rank may have. Raises as `ask_at`."""
+        found = self._ids.there(number, "sourceReference") if number else None
+        if found is None:
+            member, more = next(iter(self._members.values()), None), {}
+        else:
+            source = arguments_of(message).get("source") or {}
+            member = self._members.get(found[0])
+            more = {"sourceReference": found[1], "source": {**source, "sourceReference": found[1]}}
+        if member is None:
+            raise UsageError("its rank has ended")
+        return await self._ask(member, message, more)
+
+    async def ask_about(self, kind: str, number: int | None, message: Message) -> Fields:
+        """Put a request to the rank to which a number of this session belongs. Raises as `ask_at`.
+
+        Args:
+            kind: The argument that has the number: ``frameId`` or ``variablesReference``.
+        """
+        found = self._ids.there(number or 0, kind)
+        member = self._members.get(found[0]) if found is not None else None
+        if found is None or member is None:
+            raise UsageError("this was of a stop that is over" if number else "no rank is chosen")
+        return await self._ask(member, message, {kind: found[1]})
+
+    async def _ask(self, member: Member, message: Message, there: Fields) -> Fields:
+        arguments = {**arguments_of(message), **there}
+        async with asyncio.timeout(SECONDS):
+            body = await member.link.request(message["command"], arguments)
+        return self._ids.outward(member.rank.key, body)
+
+    async def evaluate(self, line: str, frame: int | None, message: Message) -> Fields:
+        """Run a line of the debug console. Raises as `ask_at`."""
+        # Editors may name the stack frame of a stop that is over. Then no rank is chosen.
+        found = self._ids.there(frame or 0, "frameId")
+        member = self._members.get(found[0]) if found is not None else None
+        if member is None or MESH_LINE.match(line):
+            text = await self._console.run(line, None if member is None else member.link)
+            return {"result": text, "variablesReference": 0}
+        try:
+            return await self.ask_about("frameId", frame, message)
+        except DebugAdapterError as error:
+            said = hint(line, member.rank.name)
+            if not said:
+                raise
+            raise DebugAdapterError(f"{str(error).rstrip()}\n{said}") from None
