@@ -10,7 +10,6 @@ import inspect
 import os
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
 
 from meshrt.files import INSTALLED, STDLIB_FILES
 from meshrt.inspect.visibility import (
@@ -85,7 +84,7 @@ def is_awaitable(frame: FrameType) -> bool:
     return bool(frame.f_code.co_flags & _AWAITABLE)
 
 
-def is_suspension(frame: FrameType, arg: Any) -> bool:
+def is_suspension(frame: FrameType, arg: object) -> bool:
     """Whether the 'return' event of a coroutine's frame only means that it waits for something."""
     if not is_awaitable(frame) or type(arg).__name__ == "async_generator_wrapped_value":
         return False

@@ -160,7 +160,7 @@ def enter_here(waited: Waited) -> None:
     client = _connect(program, person=True)
     repl, terminal = _prompt(client, lambda: waited.done() and not client.standing)
 
-    def done(future: Any) -> None:
+    def done(future: Future[object]) -> None:
         try:
             error = future.exception()
         except Exception:  # the thread may wait for something other than a call

@@ -7,12 +7,17 @@ import inspect
 import sys
 from collections.abc import Coroutine
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.suspended import never_broken
 
+if TYPE_CHECKING:
+    import asyncio
+
 __all__ = ["compiled", "run"]
+
+T = TypeVar("T")
 
 _ELSEWHERE = (
     "this awaits something that belongs to the actor's own event loop, which does not run while the rank is stopped; "
@@ -35,7 +40,7 @@ def compiled(source: str, mode: str) -> CodeType | None:
     return code if code.co_flags & inspect.CO_COROUTINE else None
 
 
-def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
+def run(coroutine: Coroutine[object, None, T], console: Console) -> T:
     """Run ``coroutine`` to its end on the calling thread, even if an event loop runs there already.
 
     Raises:
@@ -68,7 +73,7 @@ def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
 
 
 @never_broken
-def _begin() -> Any:
+def _begin() -> asyncio.AbstractEventLoop:
     import asyncio  # start-up: as above
 
     loop = asyncio.new_event_loop()
@@ -77,7 +82,9 @@ def _begin() -> Any:
 
 
 @never_broken
-def _end(loop: Any, outer: Any, hooks: Any) -> None:
+def _end(
+    loop: asyncio.AbstractEventLoop, outer: asyncio.AbstractEventLoop | None, hooks: tuple[object, object]
+) -> None:
     """Close ``loop``, and restore the loop that ran on this thread before, wherever the coroutine was interrupted."""
     import asyncio  # start-up: as above
 
@@ -89,7 +96,7 @@ def _end(loop: Any, outer: Any, hooks: Any) -> None:
         asyncio._set_running_loop(outer)
 
 
-def _cancel(loop: Any, task: Any) -> None:
+def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> None:
     try:
         loop.call_soon_threadsafe(task.cancel)
     except RuntimeError:

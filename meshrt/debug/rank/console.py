@@ -48,8 +48,8 @@ _active: dict[int, Stream] = {}
 _lock = threading.Lock()
 #: The stand-ins in use since the first of these threads came.
 _stand_ins: list[StandIn] = []
-_hooks: dict[int, Callable[[Any], None]] = {}
-_hook_before: Callable[[Any], None] = sys.displayhook
+_hooks: dict[int, Callable[[object], None]] = {}
+_hook_before: Callable[[object], None] = sys.displayhook
 
 
 class Released(BaseException):
@@ -196,7 +196,7 @@ def _put_back() -> None:
 
 
 @contextlib.contextmanager
-def displayed(hook: Callable[[Any], None]) -> Iterator[None]:
+def displayed(hook: Callable[[object], None]) -> Iterator[None]:
     """Show the values of the expression statements that this thread runs with ``hook``."""
     global _hook_before
     ident = threading.get_ident()

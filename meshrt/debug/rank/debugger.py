@@ -13,7 +13,6 @@ import threading
 from collections.abc import Collection
 from threading import get_ident
 from types import FrameType
-from typing import Any
 
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.debug.operations import Completions
@@ -88,7 +87,7 @@ class RankDebugger:
 
     # -- on the thread that runs user code -----------------------------------------------------------------------------
 
-    def breakpointhook(self, *args: Any, **kwargs: Any) -> None:
+    def breakpointhook(self, *args: object, **kwargs: object) -> None:
         """Stop the calling thread. Only the argument ``header`` is used: a line to show first."""
         frame = caller_frame(sys._getframe(1))
         if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or switched_off() or get_ident() in self._quiet:

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.advice import FIRST_ONLY, how_to_stop
@@ -38,6 +38,9 @@ from meshrt.errors import MeshError
 from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import names_thread, typed_name
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Interrupts"]
 
@@ -87,7 +90,7 @@ class Interrupts:
         #: Lines that are to be interrupted on the main thread.
         self._lines: dict[int, int] = {}
         #: Endpoints that the user aborted while they were suspended, by thread.
-        self._cancelled: dict[int, tuple[EndpointCall, Any]] = {}
+        self._cancelled: dict[int, tuple[EndpointCall, asyncio.Task[object]]] = {}
 
     @property
     def pending(self) -> bool:
@@ -162,7 +165,7 @@ class Interrupts:
         there = ", ".join(actor.name for actor in actors) or "none"
         raise MeshError(f"there is no actor {name!r} on this rank; it has {there}")
 
-    def _reach(self, ask: _Ask, ident: int, loop: Any) -> None:
+    def _reach(self, ask: _Ask, ident: int, loop: asyncio.AbstractEventLoop | None) -> None:
         on_main = ident == threading.main_thread().ident
         if not on_main and self._monitor is None and not ask.on_loop:
             how = how_to_stop(ask.actor, "", first=False, thread=bool(ask.thread))
@@ -174,7 +177,7 @@ class Interrupts:
                 self._services.call_later(_RETRY_SECONDS, lambda: self._retry(ident, ask, _RETRY_SECONDS))
             elif self._monitor is not None:
                 self._monitor.stop_thread(ident)
-            if ask.on_loop:
+            if ask.on_loop and loop is not None:
                 loop.call_soon_threadsafe(self._on_loop, ask)
             if ask.thread:
                 self._services.call_later(_RETRY_MAX_SECONDS, lambda: self._mind_thread(ident, ask))
@@ -295,7 +298,7 @@ class Interrupts:
         if self._current(ident) is not ask or call is None:
             return
         state = self._state(ask)
-        task: Any = state.task_of(call) if state is not None else None
+        task: asyncio.Task[object] | None = state.task_of(call) if state is not None else None
         stack = await_chain(task) if task is not None else []
         if not stack:
             self._forget(ident)

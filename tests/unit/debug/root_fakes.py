@@ -44,7 +44,7 @@ class FakeTerminal:
         self.push(report.name(), body_of(report))
 
     def push(self, event: str, body: Body) -> None:
-        self.pushed.append((event, msgspec.to_builtins(body)))
+        self.pushed.append((event, msgspec.to_builtins(body, builtin_types=(bytes,))))
 
     def of(self, event: str) -> list[Body]:
         """The bodies of one kind of event."""
@@ -176,7 +176,7 @@ class FakeRoot:
 
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
         assert operation == "debug.input"
-        self.sent.append((mesh_id, rank, msgspec.to_builtins(body)))
+        self.sent.append((mesh_id, rank, msgspec.to_builtins(body, builtin_types=(bytes,))))
 
     def interrupted(self, mesh_id: str) -> int:
         return 0
