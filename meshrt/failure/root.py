@@ -15,15 +15,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from meshrt.actor.errors import number_failure
-from meshrt.errors import CallTimeout, MeshStopped, ProtocolError
+from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
-from meshrt.failure.capture import references
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.noticed import of_fate, of_silence, shortened, with_source
@@ -31,7 +29,8 @@ from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import SCRIPT, FailureRecord, LeftBehind, Recorded, Reference
 from meshrt.failure.report import render
 from meshrt.failure.standing import keep_stacks
-from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences, stops_behind
+from meshrt.failure.stops import Stops
+from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks.facts import Gathered, Group, Raised
 from meshrt.hooks.fate import Fate
@@ -50,8 +49,6 @@ _log = logging.getLogger("meshrt")
 #: Seconds that ranks have to answer with their stacks; and seconds after which another incident may ask again.
 _STACK_SECONDS = 0.8
 _ASK_AGAIN = 5.0
-#: A rank raises an error about the end of a mesh at most so long after it, ns.
-_JUST_AFTER = 1_000_000_000
 #: Seconds without a failure after which the next one begins a new incident.
 _OPEN = 2.0
 #: Seconds from a late failure to the file that contains it.
@@ -90,8 +87,7 @@ class Failures:
         self._last_words = LastWords(services, self._is_own)
         #: Modification times of the error files of ranks, when they were last read.
         self._error_files: dict[Path, int] = {}
-        #: What was stopped, by the id of an exception that is no failure because it came from this stop.
-        self._excused: dict[str, str] = {}
+        self._stops = Stops(services)
         #: Time-outs that already have a record.
         self._silences: weakref.WeakSet[CallTimeout] = weakref.WeakSet()
         origin = Origin("", SCRIPT, -1, os.uname().nodename, os.getpid())
@@ -103,7 +99,9 @@ class Failures:
     def record(self, mesh_id: str, rank: int, recorded: Recorded) -> None:
         """A rank reports an exception."""
         record = recorded.record
-        if self._excuse(record):
+        if self._stops.excuse(record):
+            with self._changed:
+                self._changed.notify_all()
             return
         interrupted = self._services.interrupted(mesh_id)
         if interrupted and record.high > interrupted:
@@ -114,28 +112,6 @@ class Failures:
         if record.exception is not None:
             record = replace(record, exception=with_source(record.exception))
         self._add(record)
-
-    def _excuse(self, record: FailureRecord) -> bool:
-        """Excuse an exception that came from a regular stop by the script; returns whether it did."""
-        stops = stops_behind(record.exception) if record.exception is not None else ()
-        if not stops or not all(self._ended_as_meant(record, about.mesh_id) for about in stops):
-            return False
-        self._services.excused.add(record.id)
-        with self._changed:
-            self._excused[record.id] = f"{self._name_of(stops[-1].mesh_id)} was stopped"
-            self._changed.notify_all()
-        return True
-
-    def _ended_as_meant(self, record: FailureRecord, mesh_id: str) -> bool:
-        """Whether an exception about the end of a mesh is no failure: the script ended the mesh as intended."""
-        how = self._services.stopped_how(mesh_id)
-        if how != "left":
-            return how == "abandoned"
-        # A block that ends without an error cuts off calls under way. A use of its mesh that begins later is an error.
-        facts, mine = self._services.mesh(mesh_id), self._services.mesh(record.mesh_id)
-        if facts is None or not facts.over or record.low <= facts.over + _JUST_AFTER:
-            return True
-        return mine is not None and bool(mine.stopping) and record.high >= mine.stopping
 
     def own(self, record: FailureRecord) -> None:
         """An actor in the script's own process has raised. The actor's thread."""
@@ -324,7 +300,7 @@ class Failures:
 
     def collect(self, error: BaseException) -> None:
         """Wait for the records of ``error``, before its mesh is stopped. A thread of the script."""
-        wanted = list(self._references(error))
+        wanted = list(self._stops.references(error))
         if not wanted:
             return
         for silence in silences(error):
@@ -332,11 +308,8 @@ class Failures:
                 self._silences.add(silence)
                 self._services.call_soon(functools.partial(self._add_silence, silence))
 
-        def is_known(about: Reference) -> bool:
-            return about.failure in self._excused or self._incident_of(about) is not None
-
         def complete() -> bool:
-            return (self._collected or not self._incidents) and all(is_known(about) for _, about in wanted)
+            return (self._collected or not self._incidents) and all(self._is_known(about) for _, about in wanted)
 
         with self._changed:
             deadline = time.monotonic() + _PATIENCE
@@ -344,7 +317,7 @@ class Failures:
             # Ranks that fail alike fail at about the same time.
             while (quiet := self._last + _QUIET - time.monotonic()) > 0 and time.monotonic() < deadline:
                 self._changed.wait(quiet)
-            unknown = [each for each, about in wanted if not is_known(about)]
+            unknown = [each for each, about in wanted if not self._is_known(about)]
         for each in unknown:
             # The record was only counted, or was lost: the error itself tells enough.
             place = own_attribute(each, "__dict__").get("place")
@@ -380,34 +353,17 @@ class Failures:
         """Return the latest incident that contains a failure. Under the lock."""
         return next((each for each in reversed(self._incidents) if _find(about, each) is not None), None)
 
+    def _is_known(self, about: Reference) -> bool:
+        """Whether a failure has a record, or is none. Under the lock."""
+        return about.failure in self._stops.excused or self._incident_of(about) is not None
+
     def _meant_by(self, error: BaseException) -> Incident | None:
-        found = (self._incident_of(about) for _, about in self._references(error))
+        found = (self._incident_of(about) for _, about in self._stops.references(error))
         return next((each for each in found if each is not None), None)
-
-    def _references(self, error: BaseException) -> Iterator[tuple[BaseException, Reference]]:
-        """Yield the errors of meshrt behind ``error`` whose cause is not the script itself."""
-        return ((each, about) for each, about in references(error) if not self._was_stopped(each, about))
-
-    def _was_stopped(self, error: BaseException, about: Reference) -> str:
-        """Return what was stopped, if ``error`` is about a stop: a mesh by the script, or an actor; or ""."""
-        if about.failure in self._excused:
-            return self._excused[about.failure]
-        if not isinstance(error, MeshStopped):
-            return ""
-        facts = self._services.mesh(about.mesh_id)
-        if facts is None:
-            return ""  # of another program
-        how = self._services.stopped_how(about.mesh_id)
-        if how in ("stopped", "left"):
-            return f"{facts.name} was stopped by the script"
-        # The actor may have been stopped before the block of its mesh ended because of that.
-        return f"{error.place.actor} of {facts.name} was stopped" if how or not facts.stopping else ""
 
     def stopped(self, error: BaseException) -> str:
         """Return what was stopped, if no other cause of ``error`` is known; or "". Any thread."""
-        if any(self._references(error)):
-            return ""
-        return next((text for each, about in references(error) if (text := self._was_stopped(each, about))), "")
+        return self._stops.only_stopped(error)
 
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about a failure that no call has raised; "" if none. Any thread."""
@@ -449,7 +405,7 @@ class Failures:
         """Return the record of a failure, after waiting for it. Any thread but the loop's."""
         wanted = Reference(failure, mesh_id, rank)
         with self._changed:
-            self._changed.wait_for(lambda: failure in self._excused or self._incident_of(wanted) is not None, _PATIENCE)
+            self._changed.wait_for(lambda: self._is_known(wanted), _PATIENCE)
             incident = self._incident_of(wanted)
             return _find(wanted, incident) if incident is not None else None
 

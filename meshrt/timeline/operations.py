@@ -11,11 +11,9 @@ __all__ = [
     "Begin",
     "BeginOnRank",
     "Begun",
-    "Drop",
     "DropOnRank",
     "End",
     "EndOnRank",
-    "Ended",
     "Missing",
     "Part",
     "Parts",
@@ -204,19 +202,7 @@ class Script(Operation[Part], frozen=True, tag="timeline.script"):
     got: int
 
 
-class Ended(Data, frozen=True):
-    """The ranks that have not answered."""
-
-    without: Sequence[Missing]
-
-
-class End(Operation[Ended], frozen=True, tag="timeline.end"):
-    """Record no more."""
-
-    recording: str
-
-
-class Drop(Operation[Nothing], frozen=True, tag="timeline.drop"):
-    """Forget a recording. The end of the connection does the same."""
+class End(Operation[Nothing], frozen=True, tag="timeline.end"):
+    """Record no more, and keep what there is until the connection ends."""
 
     recording: str

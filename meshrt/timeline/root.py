@@ -14,10 +14,8 @@ from meshrt.timeline.operations import (
     Begin,
     BeginOnRank,
     Begun,
-    Drop,
     DropOnRank,
     End,
-    Ended,
     EndOnRank,
     Missing,
     Part,
@@ -145,17 +143,12 @@ class Timelines:
         """Return the next part of the calls that the script waits for."""
         return self._named(script.recording).script.take(script.room, script.got)
 
-    async def end(self, client: ToolClient, end: End) -> Ended:
+    async def end(self, client: ToolClient, end: End) -> Nothing:
         """Record no more."""
         recording = self._named(end.recording)
         recording.ended = True
         recording.script.end()
-        return Ended(await self._ask(recording, EndOnRank(end.recording)))
-
-    async def drop(self, client: ToolClient, drop: Drop) -> Nothing:
-        """Forget a recording."""
-        self._named(drop.recording)
-        self._drop(drop.recording)
+        await self._ask(recording, EndOnRank(end.recording))
         return Nothing()
 
     def _drop(self, name: str) -> None:
@@ -196,6 +189,5 @@ def load(services: RootServices) -> None:
     services.serve_terminals(Take, timelines.take)
     services.serve_terminals(Script, timelines.script)
     services.serve_terminals(End, timelines.end)
-    services.serve_terminals(Drop, timelines.drop)
     services.client_gone.append(timelines.client_gone)
     services.rank_born.append(timelines.rank_born)

@@ -82,9 +82,7 @@ def _begin() -> asyncio.AbstractEventLoop:
 
 
 @never_broken
-def _end(
-    loop: asyncio.AbstractEventLoop, outer: asyncio.AbstractEventLoop | None, hooks: tuple[object, object]
-) -> None:
+def _end(loop: asyncio.AbstractEventLoop, outer: asyncio.AbstractEventLoop | None, hooks: sys._asyncgen_hooks) -> None:
     """Close ``loop``, and restore the loop that ran on this thread before, wherever the coroutine was interrupted."""
     import asyncio  # start-up: as above
 

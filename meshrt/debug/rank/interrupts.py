@@ -300,7 +300,7 @@ class Interrupts:
         state = self._state(ask)
         task: asyncio.Task[object] | None = state.task_of(call) if state is not None else None
         stack = await_chain(task) if task is not None else []
-        if not stack:
+        if task is None or not stack:
             self._forget(ident)
             return
 

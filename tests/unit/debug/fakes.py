@@ -94,7 +94,7 @@ class FakeRankServices:
         return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
 
     def notify(self, event: str, body: Body) -> None:
-        self.events.put((event, msgspec.to_builtins(body, builtin_types=(bytes,))))
+        self.events.put((event, msgspec.to_builtins(body, builtin_types=(bytes, bytearray, memoryview))))
 
     def request(self, operation: str, body: Body, timeout: float) -> Body:
         assert operation == "debug.source"
