@@ -17,12 +17,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
-from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
@@ -35,6 +34,9 @@ from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.peer import Answered, Reply, Requests
 from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Refusal, Request
+
+if TYPE_CHECKING:
+    from meshrt.hooks.services import RankServices
 
 __all__ = ["ControlThread"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -135,6 +134,8 @@ def explain_missing(cls: type, name: str) -> Exception:
             )
         return NotAnEndpointError(f"{cls.__name__}.{name} is no endpoint; an actor's data is read through an endpoint")
     names = sorted(endpoints_of(cls))
+    import difflib  # start-up: for a mistake only
+
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'none'}"
     return AttributeError(f"{cls.__name__} has no endpoint {name!r}; {hint}", name=name)

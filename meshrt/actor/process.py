@@ -25,7 +25,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost
@@ -56,7 +56,6 @@ from meshrt.hooks.operations import (
     slow_server,
 )
 from meshrt.hooks.plugins import plugins
-from meshrt.hooks.services import Waited
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
@@ -83,6 +82,9 @@ from meshrt.wire.operations import (
     WhenRestarted,
 )
 from meshrt.wire.tree import Event, Hint
+
+if TYPE_CHECKING:
+    from meshrt.hooks.services import Waited
 
 __all__ = ["RankProcess", "rank_main"]
 

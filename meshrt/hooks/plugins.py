@@ -10,8 +10,10 @@ import importlib
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from meshrt.hooks.services import RankServices, RootServices
+if TYPE_CHECKING:
+    from meshrt.hooks.services import RankServices, RootServices
 
 __all__ = [
     "ASKED_FOR",

@@ -16,10 +16,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meshrt.hooks.facts import EndpointCall, Raised, Variable
-from meshrt.hooks.services import PendingCall
+
+if TYPE_CHECKING:
+    from meshrt.hooks.services import PendingCall
 
 __all__ = ["Hooks", "hooks"]
 

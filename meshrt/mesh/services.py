@@ -20,7 +20,6 @@ from meshrt.hooks.facts import Body, Wait
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation, Report, Served, Taken, body_of
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
-from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
 from meshrt.mesh.gather import Gathers
@@ -39,6 +38,8 @@ from meshrt.wire.tree import Answer, Event, FromRank, Refusal, Request
 
 if TYPE_CHECKING:
     import asyncio
+
+    from meshrt.hooks.services import PendingCall, ToolClient, Waited
 
 __all__ = ["Answer", "Services"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import os
 import re
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from meshrt.errors import SpawnError, UsageError
@@ -75,7 +75,7 @@ def default_sizes() -> dict[str, int]:
     if visible is not None:
         count = len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
     else:
-        count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
+        count = len([*Path("/proc/driver/nvidia/gpus").glob("*")])
     return {"gpus": count} if count else {}
 
 

@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from meshrt.hooks.services import Waited
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.interrupts import Shield
 from meshrt.transport.pending import Finishing, Pending
@@ -32,6 +31,8 @@ from meshrt.transport.waits import Waits
 
 if TYPE_CHECKING:
     import asyncio
+
+    from meshrt.hooks.services import Waited
 
 __all__ = ["Waiting"]
 

@@ -46,7 +46,7 @@ Lengths = Sequence[int | list[int]]
 """Of the pickle and of each buffer; where a part is elsewhere, what stands for its length (`Outside.bytes_at`)."""
 _Buffers = Callable[[pickle.PickleBuffer], object] | None
 Reducers = Mapping[type, Callable[[Any], Any]]
-"""How objects of exactly these classes are pickled (what their ``__reduce__`` would return), instead of as they do."""
+"""How objects of exactly these classes, of any library, are pickled: what their ``__reduce__`` would return."""
 
 _ALIGN = 64
 _PADDING = bytes(_ALIGN)

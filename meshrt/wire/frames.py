@@ -69,7 +69,8 @@ Buffer = bytes | bytearray | memoryview
 class Frame(NamedTuple):
     """One message as received.
 
-    ``payload`` is the receiver's memory, what stands for it if parts are elsewhere, or an `Unreceived`.
+    ``header`` is what msgpack has unpacked: each reader checks it. ``payload`` is the receiver's memory, what stands
+    for it if parts are elsewhere, or an `Unreceived`.
     """
 
     kind: int

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshrt.actor.faults import Decided, Fault, Supervise
-from meshrt.errors import MeshError, MeshFailure, RankPlace, RemoteException
+from meshrt.errors import MeshError, MeshFailure, ProtocolError, RankPlace, RemoteException
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.record import Owner
@@ -35,6 +35,8 @@ class Root:
         self.told: list[MeshFailure] = []
         self.unseen: deque[str] = deque()
         self.holds = self.silent = False
+        #: How often a question was too long, because of what ranks have printed.
+        self.in_full = 0
         me: Any = self
         self.supervision = Supervision(me, me, me)
 
@@ -54,6 +56,9 @@ class Root:
         self.delayed.append(function)
 
     def ask_rank(self, mesh_id: str, rank: int, asked: Supervise) -> Future[Decided]:
+        if any(fault.fate is not None and fault.fate.log_tail for fault in asked.faults):
+            self.in_full += 1
+            raise ProtocolError("a control message of 2 MiB is too long")
         answer: Future[Decided] = Future()
         self.asked.append((f"{asked.actor} on rank {rank} of {mesh_id}", answer))
         return answer
@@ -188,3 +193,13 @@ def test_the_time_to_decide_stands_still_while_a_person_holds_a_rank(root: Root)
     root.later()
     assert whole(root) == [(1,)]
     assert notes(root) == ["boss on outer rank 3, which has made inner, has not decided within 10 s"]
+
+
+@pytest.mark.parametrize(("ranks", "in_full"), [(2, 1), (20, 0)])
+def test_what_ranks_have_printed_is_left_out_of_a_question_that_is_too_long(
+    root: Root, ranks: int, in_full: int
+) -> None:
+    for rank in range(ranks):
+        root.supervision.lost(root.meshes["inner"], rank, Fate("died", signal=9, log_tail=["a line"]))
+    root.later()
+    assert len(root.asked) == 1 and root.in_full == in_full
