@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic, Literal, TypeVar
 
-from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
+from meshrt.inspect.facts import Facts
+from meshrt.inspect.operations import ProgramStatus, RankRow
 
 __all__ = [
     "Asked",
@@ -60,6 +61,8 @@ __all__ = [
     "Send",
     "Sent",
     "Snapshot",
+    "Status",
+    "StatusAnswer",
     "Wait",
     "WaitResult",
 ]
@@ -123,6 +126,19 @@ class Names(Asked[KnownNames], frozen=True, tag="debug.names"):
     """The names that may be typed now."""
 
 
+class StatusAnswer(ProgramStatus, frozen=True, kw_only=True):
+    """The state of everything; ``terminals``: pids of those that persons use, ``own``: of the one that asks."""
+
+    terminals: Sequence[int]
+    own: int
+
+
+class Status(Asked[StatusAnswer], frozen=True, tag="debug.status"):
+    """The state of everything; ``hosts``: find out which hosts do not answer."""
+
+    hosts: bool = False
+
+
 class Notice(Report, frozen=True, tag="debug.notice"):
     """A line for the person at the terminal: a stop, an end, what was typed elsewhere."""
 
@@ -139,8 +155,8 @@ class Count(Report, frozen=True, tag="debug.count"):
 # -- one rank --------------------------------------------------------------------------------------------------------
 
 
-class Snapshot(Data, frozen=True):
-    """A rank to which a terminal attaches: its row as in `inspect.list`, and what its prompt needs.
+class Snapshot(RankRow, frozen=True, kw_only=True):
+    """A rank to which a terminal attaches: its row, and what its prompt needs.
 
     Attributes:
         session: State of the session (`meshrt.debug.protocol`).
@@ -151,24 +167,6 @@ class Snapshot(Data, frozen=True):
         sent: The last line that was sent.
     """
 
-    actor: str
-    mesh: str
-    rank: int
-    coords: Mapping[str, int]
-    view: Sequence[object]
-    host: str
-    pid: int
-    endpoint: str
-    file: str
-    line: int
-    function: str
-    module: str
-    state: str
-    note: str
-    since: float
-    breakpoint: int
-    breakpoint_error: str
-    holder: int
     session: str
     reason: str
     text: str
@@ -261,7 +259,7 @@ class JobAnswer(Data, frozen=True):
     text: str
     ranks: Sequence[int]
     failed: bool = False
-    facts: Body | None = None
+    facts: Facts | None = None
 
 
 class JobReport(Report, frozen=True, tag="debug.report"):

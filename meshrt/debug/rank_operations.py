@@ -10,9 +10,9 @@ from typing import Literal
 
 from meshrt.debug.operations import Completions
 from meshrt.debug.protocol import Mode
-from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report
 from meshrt.inspect.capping import TEXT_LIMIT
+from meshrt.inspect.facts import Facts
 from meshrt.program.places import NOWHERE, Place
 
 __all__ = [
@@ -114,7 +114,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
     place: Place = NOWHERE
     reason: str = ""
     since: float = 0.0
-    facts: Body | None = None
+    facts: Facts | None = None
     error: str = ""
     breakpoint: int = 0
     breakpoint_error: str = ""
@@ -181,7 +181,7 @@ class Value(Data, frozen=True):
     error: bool
 
 
-class Evaluate(GroupedOperation[Value, Body], frozen=True, tag="debug.eval"):
+class Evaluate(GroupedOperation[Value, Facts], frozen=True, tag="debug.eval"):
     """Evaluate an expression beside a running actor; what differs by rank are the facts of the value.
 
     Attributes:

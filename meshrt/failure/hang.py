@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from meshrt.failure.record import Document, Plain
+from meshrt.inspect.merged import NO_STACKS, MergedStacks
 from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill
 
 __all__ = ["Hang", "hang_of"]
@@ -24,14 +25,14 @@ class Hang(Plain, frozen=True):
         text: The same in words.
         ranks: Ranks that wait for each other, or are stopped, by mesh id.
         reached: These ranks, those that have not answered, and the ranks that wait in between, by mesh id.
-        stacks: The stacks of all of these (`meshrt.inspect.plain`).
+        stacks: The stacks of all of these.
     """
 
     kind: str = ""
     text: str = ""
     ranks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     reached: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
-    stacks: Document = msgspec.field(default_factory=dict)
+    stacks: MergedStacks = NO_STACKS
 
     @property
     def certainty(self) -> str:
@@ -55,7 +56,7 @@ class Hang(Plain, frozen=True):
         return {"kind": self.kind, "text": self.text, "ranks": self.ranks, "reached": self.reached}
 
 
-def hang_of(found: Standstill | None, stacks: Document) -> Hang:
+def hang_of(found: Standstill | None, stacks: MergedStacks) -> Hang:
     """Return a standstill as a `Hang`, with the merged stacks of the ranks that it reaches."""
     if found is None:
         return Hang()

@@ -9,6 +9,7 @@ import msgspec
 from meshrt.failure.causes import Verdict, judge
 from meshrt.failure.hang import Hang
 from meshrt.failure.record import Document, FailureRecord, Plain, Reference, tolerant
+from meshrt.inspect.merged import NO_STACKS, MergedStacks, Waits
 from meshrt.inspect.standstill import CYCLE
 
 __all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "IncidentMesh"]
@@ -43,7 +44,7 @@ class Incident(msgspec.Struct, omit_defaults=True):
         began: When the first failure came, seconds since the epoch.
         records: Failures, in the order in which they came.
         left_out: Number of further failures that are not kept.
-        stacks: Stacks of the ranks when the first one failed (`meshrt.inspect.plain`); empty until they are known.
+        stacks: Stacks of the ranks when the first one failed; empty until they are known.
         stacks_why: Why there are no stacks.
         asked: When the stacks were requested, on the root's monotonic clock, ns.
         hung: The stacks of the ranks that did not answer; their ``culprits`` are those of ``where``.
@@ -66,10 +67,10 @@ class Incident(msgspec.Struct, omit_defaults=True):
     meshes: tuple[IncidentMesh, ...] = ()
     records: tuple[FailureRecord, ...] = ()
     left_out: int = 0
-    stacks: Document = msgspec.field(default_factory=dict)
+    stacks: MergedStacks = NO_STACKS
     stacks_why: str = ""
     asked: int = 0
-    hung: Document = msgspec.field(default_factory=dict)
+    hung: MergedStacks = NO_STACKS
     hang: Hang = Hang()
     caller: str = ""
     call: str = ""
@@ -104,9 +105,9 @@ class Incident(msgspec.Struct, omit_defaults=True):
         return None if self.hang.kind != CYCLE and any(map(self.likely, verdict.roots)) else self.hang
 
     @property
-    def waits(self) -> Document:
-        """Which rank waited for which, of those that did not answer, in the form of `meshrt.inspect.waittext`."""
-        return {key: self.hung[key] for key in ("waits", "waits_left_out") if key in self.hung}
+    def waits(self) -> Waits:
+        """Which rank waited for which, of those that did not answer."""
+        return Waits(self.hung.waits, self.hung.waits_left_out)
 
     def likely(self, record: FailureRecord) -> tuple[int, ...]:
         """Return which of the ranks that did not answer probably block the others: those that ``where`` would name.
@@ -115,11 +116,8 @@ class Incident(msgspec.Struct, omit_defaults=True):
         """
         if record.kind != "silent":
             return ()
-        try:
-            found = [mesh["culprits"]["ranks"] for mesh in self.hung["meshes"] if mesh["mesh_id"] == record.mesh_id]
-            apart = {rank for ranks in found for rank in ranks} & set(record.ranks)
-        except (KeyError, TypeError, ValueError, AttributeError):  # a file may hold anything
-            return ()
+        found = [mesh.culprits.ranks for mesh in self.hung.meshes if mesh.mesh_id == record.mesh_id]
+        apart = {rank for ranks in found for rank in ranks} & set(record.ranks)
         return tuple(sorted(apart)) if apart < set(record.ranks) else ()
 
     def mesh(self, mesh_id: str) -> IncidentMesh:

@@ -16,7 +16,7 @@ import msgspec
 
 from meshrt.errors import RankPlace
 from meshrt.hooks.fate import Fate
-from meshrt.hooks.operations import Report
+from meshrt.hooks.operations import Data, Report
 
 __all__ = [
     "SCRIPT",
@@ -84,6 +84,11 @@ def _value(kind: object, value: object) -> object:
         return {key: item for key, item in items.items() if item is not _WRONG}
     if isinstance(kind, type) and issubclass(kind, Plain):
         return kind.from_plain(value) if isinstance(value, dict) else _WRONG
+    if isinstance(kind, type) and issubclass(kind, Data):
+        try:
+            return msgspec.convert(value, kind)
+        except (msgspec.ValidationError, RecursionError):
+            return _WRONG
     if kind is Any:
         return value
     if kind is float and type(value) is int:

@@ -14,8 +14,9 @@ from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, is_meant
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import INTERRUPTED, Incident, IncidentMesh
-from meshrt.failure.record import SCRIPT, Document, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
-from meshrt.inspect import render_stacks
+from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
+from meshrt.inspect.merged import MergedStacks
+from meshrt.inspect.text import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
 __all__ = ["apart", "counted", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
@@ -147,7 +148,7 @@ class _Report:
         if not count:
             return
         yield f"DID NOT FAIL  {counted(count, 'rank')}; where they were {self._age()}:"
-        if not self._incident.stacks:
+        if not self._incident.stacks.meshes:
             yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
             return
         lines = stack_lines(self._incident.stacks)
@@ -219,7 +220,7 @@ class _Report:
         told = record.endpoint or not about or any(is_meant(other, each) for each in about for other in group)
         yield from details(record, self._incident.caller, self._incident.call if told else "", whose=whose)
         stacks = self._hang.stacks if self._hang is not None else self._incident.hung
-        if record.kind == "silent" and stacks:
+        if record.kind == "silent" and stacks.meshes:
             yield "  stacks   where they are"
             yield from (f"    {line}" for line in stack_lines(stacks))
 
@@ -396,11 +397,11 @@ def shown_line(line: str) -> str:
     return " " * indentation + shown(line)
 
 
-def stack_lines(stacks: Document) -> list[str]:
+def stack_lines(stacks: MergedStacks) -> list[str]:
     """Return merged stacks as lines of the report; damaged data gives no error."""
     try:
         text = render_stacks(stacks, source=_no_source)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # a file may hold anything
+    except (ValueError, IndexError):  # numbers in a file may be any
         return ["not known: the file is damaged there"]
     return [shown_line(line) for line in text.split("\n")]
 

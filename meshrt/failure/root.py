@@ -32,13 +32,14 @@ from meshrt.failure.standing import keep_stacks
 from meshrt.failure.stops import Stops
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks.facts import Gathered, Group, Raised
+from meshrt.hooks.facts import Collected, Raised
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
-from meshrt.inspect import STACKS
 from meshrt.inspect.masking import without_secrets, without_secrets_in_command
+from meshrt.inspect.records import ReadStacks, Threads, Times
+from meshrt.inspect.tree import StackAnswer
 from meshrt.transport.directories import command_name, error_path
 from meshrt.wire.codec import own_attribute
 
@@ -78,7 +79,7 @@ class Failures:
         #: Whether the stacks of the current incident have come, or will not come.
         self._collected = False
         #: The answers with the stacks.
-        self._answers: list[Group] = []
+        self._answers: list[StackAnswer] = []
         self._writing = False
         #: Number of the incident in the file, and number of its failures there.
         self._written = (0, 0)
@@ -211,14 +212,13 @@ class Failures:
         incident.asked = time.monotonic_ns()
         answers = self._answers = []
 
-        def report(gathered: Gathered) -> None:
-            answers.extend(gathered.groups)
-            if gathered.done:
+        def report(collected: Collected[Threads, Times]) -> None:
+            answers.extend(collected.groups)
+            if collected.done:
                 self._done(incident)
 
         try:
-            body = {"actor": "", "verbose": False}
-            self._services.gather(targets, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
+            self._services.gather_groups(targets, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
         except ProtocolError as error:
             incident.stacks_why = str(error)
             self._done(incident)
@@ -280,7 +280,7 @@ class Failures:
             incident.call = waited.what
             incident.outcome = INTERRUPTED
             self._write(incident)
-            return bool(incident.hung.get("meshes") or incident.stacks.get("meshes"))
+            return bool(incident.hung.meshes or incident.stacks.meshes)
 
     def _write(self, incident: Incident) -> None:
         """Write the file. Any thread. A write error is reported once: the report goes to the terminal anyway."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from meshrt.errors import SelectionError
 from meshrt.failure import files
 from meshrt.failure.causes import Verdict
 from meshrt.failure.incident import HANDLED, INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.record import Document, FailureRecord
 from meshrt.failure.report import apart, counted, named, render_record, shown, stack_lines
+from meshrt.inspect.merged import MergedMesh, MergedStacks, Waits
 from meshrt.inspect.narrowing import narrowed
 from meshrt.selection import Extent, Shape, fold_ranks, parse, resolve
 
@@ -97,7 +101,7 @@ def plain_of_rank(incident: Incident, wanted: str) -> Document:
             {
                 **record.to_plain(),
                 "cause": _plain_cause(record, verdict, incident),
-                **({"stacks": hung, **incident.waits} if (hung := _hung(incident, record, ranks)) is not None else {}),
+                **_plain_hung(incident, _hung(incident, record, ranks)),
             }
             for record, ranks in records
         ],
@@ -108,8 +112,8 @@ def plain_of_rank(incident: Incident, wanted: str) -> Document:
                 "rank": rank,
                 "coordinates": _coordinates(mesh, rank),
                 "had_ended": rank not in mesh.alive,
-                "stacks": _stacks_of(incident, mesh, rank),
-                **_hangs(incident, mesh, rank),
+                "stacks": to_builtins(_stacks_of(incident, mesh, rank)),
+                **(to_builtins(incident.waits) if incident.hang.reaches(mesh.mesh_id, rank) else {}),
             }
             for mesh, rank in healthy
         ],
@@ -158,7 +162,11 @@ def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
     return found
 
 
-def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> Document | None:
+def _plain_hung(incident: Incident, hung: MergedMesh | None) -> Document:
+    return {} if hung is None else {"stacks": to_builtins(hung), **to_builtins(incident.waits)}
+
+
+def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> MergedMesh | None:
     """Return where ranks that have not answered are blocked, or None."""
     mesh = next((mesh for mesh in incident.meshes if mesh.mesh_id == record.mesh_id), None)
     return _stacks(incident.hung, mesh, ranks) if record.kind == "silent" and mesh is not None else None
@@ -168,7 +176,7 @@ def _hanging(incident: Incident, record: FailureRecord, ranks: Sequence[int]) ->
     stacks = _hung(incident, record, ranks)
     if stacks is None:
         return ""
-    found = {"meshes": [stacks], "left_out": 0, **incident.waits}
+    found = replace(incident.hung, meshes=[stacks], left_out=0)
     lines = "".join(f"    {line}\n" for line in stack_lines(found)[1:])
     return f"  stacks   where {'it is' if len(ranks) == 1 else 'they are'}\n{lines}"
 
@@ -189,30 +197,32 @@ def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
     stacks = _stacks_of(incident, mesh, rank)
     if stacks is None:
         return f"{who} did not fail; where it was then is not known: {incident.stacks_why or 'it was not asked'}\n"
-    hangs = _hangs(incident, mesh, rank)
-    lines = "".join(f"  {line}\n" for line in stack_lines({"meshes": [stacks], "left_out": 0, **hangs})[1:])
+    # The script may not have waited for it: it waits in a hang, or blocks others.
+    waits = incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else Waits()
+    found = MergedStacks(waits.waits, waits.waits_left_out, [stacks])
+    lines = "".join(f"  {line}\n" for line in stack_lines(found)[1:])
     role = "did not fail"
     if incident.hang.keeps(mesh.mesh_id, rank):
         role = f"keeps others waiting: {shown(incident.hang.text)}"
     return f"{who} {role}; where it was then:\n{lines or _NOWHERE}"
 
 
-def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> Document:
+def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> Waits:
     """Return which rank waits for which, for a rank that the script did not wait for but that is part of a hang."""
-    return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else {}
+    return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else Waits()
 
 
-def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> Document | None:
+def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> MergedMesh | None:
     hangs = incident.hang.reaches(mesh.mesh_id, rank)
     return _stacks(incident.hang.stacks if hangs else incident.stacks, mesh, [rank])
 
 
-def _stacks(stacks: Document, mesh: IncidentMesh, ranks: Sequence[int]) -> Document | None:
-    """Return where ranks were, in the form of `meshrt.inspect.plain` for their mesh."""
+def _stacks(stacks: MergedStacks, mesh: IncidentMesh, ranks: Sequence[int]) -> MergedMesh | None:
+    """Return where ranks of a mesh were."""
+    found = [each for each in stacks.meshes if each.mesh_id == mesh.mesh_id]
     try:
-        found = [each for each in stacks.get("meshes", ()) if each["mesh_id"] == mesh.mesh_id]
         return narrowed(found[0], ranks, _shape(mesh)) if found else None
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except ValueError:
         return None  # the file is damaged there
 
 

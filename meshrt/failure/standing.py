@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from meshrt.failure.hang import hang_of
 from meshrt.failure.incident import Incident
-from meshrt.failure.record import Document
-from meshrt.hooks.facts import Group
-from meshrt.inspect import Stacks
+from meshrt.inspect.merged import MergedStacks, RankSet
+from meshrt.inspect.tree import StackAnswer, Stacks
 from meshrt.selection import Extent, Shape
 
 __all__ = ["keep_stacks"]
 
 
-def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
+def keep_stacks(incident: Incident, answers: Iterable[StackAnswer]) -> None:
     """Add the stacks in the answers of ranks to an incident."""
     answers = tuple(answers)
     failed = {(record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)}
@@ -24,7 +25,7 @@ def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
         # Where their other actors are is no evidence.
         called = {(record.mesh_id, record.actor) for record in silent}
         stacks = _merged(incident, answers, addresses.__contains__, called)
-        incident.hung = stacks.to_wire()
+        incident.hung = stacks.answer()
         found = stacks.standstill((record.mesh_id, rank, record.actor) for record in silent for rank in record.ranks)
         if found is not None:
             reached = {(mesh_id, rank) for mesh_id, ranks in found.reached.items() for rank in ranks}
@@ -34,17 +35,15 @@ def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
     incident.stacks = _without_culprits(_merged(incident, answers, lambda address: address not in failed))
 
 
-def _without_culprits(stacks: Stacks) -> Document:
-    """Return stacks as plain data, without culprits: it is known which rank has failed, or what blocks the others."""
-    plain = stacks.to_wire()
-    for mesh in plain["meshes"]:
-        mesh["culprits"] = {"count": 0, "ranks": [], "text": ""}
-    return plain
+def _without_culprits(stacks: Stacks) -> MergedStacks:
+    """Return merged stacks without culprits: it is known which rank has failed, or what blocks the others."""
+    found = stacks.answer()
+    return replace(found, meshes=[replace(mesh, culprits=RankSet()) for mesh in found.meshes])
 
 
 def _merged(
     incident: Incident,
-    answers: Iterable[Group],
+    answers: Iterable[StackAnswer],
     wanted: Callable[[tuple[str, int]], bool],
     called: Iterable[tuple[str, str]] = (),
 ) -> Stacks:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import weakref
 
-from meshrt.hooks.facts import Gathered
+from meshrt.hooks.facts import Collected
 from meshrt.hooks.services import PendingCall, RootServices
-from meshrt.inspect import STACKS, Stacks, render_stacks
+from meshrt.inspect.records import ReadStacks, Threads, Times
+from meshrt.inspect.text import render_stacks
+from meshrt.inspect.tree import Stacks
 
 __all__ = ["Watchdog"]
 
@@ -55,11 +57,11 @@ class Watchdog:
         stacks = Stacks()
         stacks.expect(call.mesh_id, mesh.name, mesh.shape, missing, (call.actor,))
 
-        def report(gathered: Gathered) -> None:
-            for group in gathered.groups:
+        def report(collected: Collected[Threads, Times]) -> None:
+            for group in collected.groups:
                 stacks.add(group)
-            if gathered.done:
-                lines = render_stacks(stacks.to_wire()).split("\n")
+            if collected.done:
+                lines = render_stacks(stacks.answer()).split("\n")
                 left_out = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
                 where = "\n".join([*lines[:_LINES], *left_out])
                 kept = stacks.standstill(keys)
@@ -68,6 +70,5 @@ class Watchdog:
 
         # All ranks are asked: any of them may block those that wait.
         everybody = {mesh.mesh_id: mesh.alive for mesh in self._services.meshes()}
-        body = {"actor": "", "verbose": False}
-        self._services.gather(everybody, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
+        self._services.gather_groups(everybody, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
         self._later(known, 2 * seconds, waited + 2 * seconds)

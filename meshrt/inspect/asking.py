@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from meshrt.hooks.facts import Answered, Body, Collected, Gathered, Group, Unanswered
 from meshrt.hooks.operations import GroupedOperation
@@ -90,7 +90,7 @@ def texts_of(groups: Sequence[Group]) -> dict[str, list[tuple[str, int]]]:
     return problems
 
 
-def why_silent(same: Any) -> str:
+def why_silent(same: object) -> str:
     """Return in words why a rank has not answered.
 
     Args:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from meshrt.inspect.merged import NoAnswer
+from meshrt.inspect.records import Kind
 from meshrt.program.words import STOPPED
 from meshrt.selection import Shape
 
@@ -58,7 +59,8 @@ class Node:
     lines: tuple[int, int] = (0, 0)
     hidden: bool = False
     ranks: set[int] = field(default_factory=set)
-    children: dict[Any, Node] = field(default_factory=dict)
+    #: By file, function, line and whether that moves.
+    children: dict[tuple[str, str, int, bool], Node] = field(default_factory=dict)
     leaves: dict[tuple[str, str, str], Leaf] = field(default_factory=dict)
 
     def ordered(self) -> list[Node]:
@@ -95,9 +97,9 @@ class Node:
 
 @dataclass(slots=True)
 class Tree:
-    """The stacks of one actor, of its tasks (``kind`` "task"), or of further threads ("thread")."""
+    """The stacks of one actor, of its tasks or of further threads."""
 
-    kind: str
+    kind: Kind
     label: str
     root: Node = field(default_factory=Node)
 
@@ -126,9 +128,9 @@ class MeshStacks:
     #: The actors whose places are compared to find culprits; empty: all.
     compared: frozenset[str] = frozenset()
     answered: set[int] = field(default_factory=set)
-    trees: dict[tuple[str, str], Tree] = field(default_factory=dict)
-    #: Why ranks have no stack: kind ("gone", "silent", "refused") and text -> ranks.
-    without: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    trees: dict[tuple[Kind, str], Tree] = field(default_factory=dict)
+    #: Why ranks have no stack: kind and text -> ranks.
+    without: dict[tuple[NoAnswer, str], set[int]] = field(default_factory=dict)
     #: The actor of the main thread, as told by any rank; "": not known yet.
     first_actor: str = ""
 

@@ -1,4 +1,4 @@
-"""The output of faulthandler as records of `meshrt.inspect.sampling`: for ranks that do not answer."""
+"""The output of faulthandler as records (`meshrt.inspect.records`): for ranks that do not answer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
+from meshrt.inspect.records import Record, StackFrame
 from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file, is_plumbing_file
+from meshrt.program.words import STOPPED
 
 __all__ = ["SOURCE", "FaultThread", "parse", "records_of"]
 
@@ -60,10 +61,8 @@ def parse(text: str) -> list[FaultThread]:
     return found
 
 
-def records_of(
-    text: str, *, verbose: bool = False, actors: Mapping[int, str] = MappingProxyType({})
-) -> list[dict[str, Any]]:
-    """Return records in the form of `Record.to_wire`, with ``"source"``, of the threads that are in user code.
+def records_of(text: str, *, verbose: bool = False, actors: Mapping[int, str] = MappingProxyType({})) -> list[Record]:
+    """Return records of the threads that are in user code, those of actors first.
 
     The main thread, which faulthandler writes last, is the first actor's. The name of that actor is not known here.
 
@@ -82,16 +81,15 @@ def records_of(
         if any(not is_plumbing_file(file) for file, _, _ in shown):
             actor = actors.get(int(thread.ident, 16), "")
             records.append(
-                {
-                    "name": thread.name or ("MainThread" if main else f"meshrt-{actor}" if actor else "without a name"),
-                    "kind": "actor" if main or actor else "thread",
-                    "actor": actor,
-                    "endpoint": "",
-                    "state": "stopped" if stop is not None else "busy",
-                    "frames": [[file, line, function, is_hidden_file(file)] for file, line, function in shown],
-                    "holder": "",
-                    "source": SOURCE,
-                }
+                Record(
+                    thread.name or ("MainThread" if main else f"meshrt-{actor}" if actor else "without a name"),
+                    "actor" if main or actor else "thread",
+                    actor,
+                    endpoint="",
+                    state=STOPPED if stop is not None else "busy",
+                    frames=[StackFrame(file, line, function, is_hidden_file(file)) for file, line, function in shown],
+                    source=SOURCE,
+                )
             )
-    records.sort(key=lambda record: record["kind"] != "actor")
+    records.sort(key=lambda record: record.kind != "actor")
     return records

@@ -1,22 +1,24 @@
-"""Root side: states and meshes as plain data for terminals."""
+"""Root side: states and meshes as rows for terminals."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
 from meshrt.hooks.services import RootServices
 from meshrt.host.osutil import resident_bytes
-from meshrt.inspect.known import waits_known
+from meshrt.inspect.operations import Listing, MeshStatus, ProgramStatus, RankRow, StateGroup
 from meshrt.inspect.waittext import waits_of
+from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.targets import Actor, Targets, shape_in
 from meshrt.program.words import DEAD, silence
 from meshrt.selection import STATE_WORDS, Shape, near_miss
 
-__all__ = ["add_memory", "row_of", "rows_of", "status_of"]
+__all__ = ["row_of", "rows_of", "status_of", "with_memory"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,8 +27,8 @@ _MOST_ROWS = 2000
 _MOST_BYTES = 800_000
 
 
-def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Body:
-    """Return ``{"rows", "left_out", "state"}``: one row for each rank of each actor that is in ``state``.
+def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Listing:
+    """Return one row for each rank of each actor that is in ``state``.
 
     Args:
         state: A word of the grammar, or "all".
@@ -38,7 +40,7 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Body:
     if state != "all" and state not in STATE_WORDS:
         known = ("all", *STATE_WORDS)
         raise UsageError(f"no state {state!r}{near_miss(state, known) or ';'} there are: {', '.join(known)}")
-    rows: list[Body] = []
+    rows: list[RankRow] = []
     # `list bloked`: a misspelt state was taken for an actor.
     for selected in targets.everywhere(name, ranks, words=STATE_WORDS if state == "all" else ()):
         actor = selected.actor
@@ -48,46 +50,45 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Body:
             for rank in selected.ranks
             if state == "all" or states[rank].is_in(state)
         ]
-    rows.sort(key=lambda row: (row["actor"], row["rank"]))
+    rows.sort(key=lambda row: (row.actor, row.rank))
     size, shown = 0, 0
     while shown < min(len(rows), _MOST_ROWS) and size < _MOST_BYTES:
         size += len(repr(rows[shown]))
         shown += 1
-    return {"rows": rows[:shown], "left_out": len(rows) - shown, "state": state}
+    return Listing(rows[:shown], len(rows) - shown, state)
 
 
-def add_memory(rows: Iterable[Body]) -> None:
-    """Add to each row ``rss``: the bytes of the rank's process in RAM; 0 if it has ended. Any thread."""
-    for row in rows:
-        row["rss"] = resident_bytes(row["pid"]) if row["state"] != DEAD and row["pid"] else 0
+def with_memory(rows: Iterable[RankRow]) -> list[RankRow]:
+    """Return rows with `RankRow.rss`. Any thread."""
+    return [replace(row, rss=resident_bytes(row.pid) if row.state != DEAD and row.pid else 0) for row in rows]
 
 
-def row_of(targets: Targets, actor: Actor, rank: int, state: State) -> Body:
+def row_of(targets: Targets, actor: Actor, rank: int, state: State) -> RankRow:
     """Return the row of one rank of an actor, in this state."""
     mesh = actor.mesh
     place = state.place
     stop = targets.stop(actor, rank)
     shape = shape_in(stop.view, mesh.shape)
-    return {
-        "actor": actor.label,
-        "mesh": mesh.mesh_id,
-        "rank": rank,
-        "coords": _coordinates(shape, mesh.shape, rank),
-        "view": shape.to_wire(),
-        "host": mesh.hosts.get(rank, ""),
-        "pid": mesh.pids.get(rank, 0),
-        "endpoint": stop.endpoint,
-        "file": place.file,
-        "line": place.line,
-        "function": place.function,
-        "module": place.module,
-        "state": state.word,
-        "note": state.note,
-        "since": state.since,
-        "breakpoint": stop.breakpoint,
-        "breakpoint_error": stop.breakpoint_error,
-        "holder": stop.holder,
-    }
+    return RankRow(
+        actor.label,
+        mesh.mesh_id,
+        rank,
+        _coordinates(shape, mesh.shape, rank),
+        shape.to_wire(),
+        host=mesh.hosts.get(rank, ""),
+        pid=mesh.pids.get(rank, 0),
+        endpoint=stop.endpoint,
+        file=place.file,
+        line=place.line,
+        function=place.function,
+        module=place.module,
+        state=state.word,
+        note=state.note,
+        since=state.since,
+        breakpoint=stop.breakpoint,
+        breakpoint_error=stop.breakpoint_error,
+        holder=stop.holder,
+    )
 
 
 def _coordinates(shape: Shape, whole: Shape, rank: int) -> dict[str, int]:
@@ -98,24 +99,18 @@ def _coordinates(shape: Shape, whole: Shape, rank: int) -> dict[str, int]:
         return whole.coordinates(rank)
 
 
-def status_of(targets: Targets, services: RootServices) -> Body:
+def status_of(targets: Targets, services: RootServices) -> ProgramStatus:
     """Return a summary: meshes; the ranks of each actor by state and place; the waits."""
     meshes = [
-        {
-            "mesh": mesh.mesh_id,
-            "name": mesh.name,
-            "sizes": [[label, size] for label, size in mesh.shape.extent.items()],
-            "alive": len(mesh.alive),
-            "actors": list(mesh.actors),
-            "gone": {
-                how: sorted(ranks)
-                for how, ranks in _by((ended.how, rank) for rank, ended in mesh.ended.items()).items()
-            },
-            "silent": {
-                silence(state): sorted(ranks)
-                for state, ranks in _by((silent.state, rank) for rank, silent in mesh.silent.items()).items()
-            },
-        }
+        MeshStatus(
+            mesh.mesh_id,
+            mesh.name,
+            sizes=list(mesh.shape.extent.items()),
+            alive=len(mesh.alive),
+            actors=mesh.actors,
+            gone=_by((ended.how, rank) for rank, ended in mesh.ended.items()),
+            silent=_by((silence(silent.state), rank) for rank, silent in mesh.silent.items()),
+        )
         for mesh in targets.meshes()
     ]
     groups = []
@@ -123,27 +118,18 @@ def status_of(targets: Targets, services: RootServices) -> Body:
         states = targets.states(actor)
         kinds = _by(((state.word, state.where, state.note), rank) for rank, state in states.items())
         for (word, place, note), ranks in kinds.items():
-            groups.append(
-                {
-                    "actor": actor.label,
-                    "mesh": actor.mesh.mesh_id,
-                    "state": word,
-                    "place": place,
-                    "note": note,
-                    "ranks": sorted(ranks),
-                    "count": len(ranks),
-                    "since": min(states[rank].since for rank in ranks),
-                    "latest": max(states[rank].since for rank in ranks),
-                }
-            )
-    waits = waits_known(services)
+            since = [states[rank].since for rank in ranks]
+            whose = (actor.label, actor.mesh.mesh_id, word, place, note)
+            groups.append(StateGroup(*whose, ranks=ranks, count=len(ranks), since=min(since), latest=max(since)))
+    waits = program_of(services).sources.activity.waits()
     waits.script(services.script_waits())
     told = waits_of(waits, {mesh.mesh_id: mesh.name for mesh in targets.meshes()})
-    return {"meshes": meshes, "groups": groups, **told}
+    return ProgramStatus(told.waits, told.waits_left_out, meshes=meshes, groups=groups)
 
 
-def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
+def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, Sequence[int]]:
+    """Return the numbers by key, ascending."""
     groups: dict[K, list[int]] = {}
     for key, rank in pairs:
         groups.setdefault(key, []).append(rank)
-    return groups
+    return {key: sorted(ranks) for key, ranks in groups.items()}

@@ -1,25 +1,28 @@
-"""Root side: requests of terminals about ranks that are stopped or run. On the root's loop.
-
-* ``inspect.list`` {state, actor, ranks, memory, hosts}: a row for each rank in a state.
-* ``inspect.status`` {hosts}: a summary of all states.
-* ``inspect.where`` {actor, ranks, verbose}: the merged stacks of ranks, which are asked.
-* ``inspect.printing`` {actor, ranks}: the meshes and ranks that have output.
-
-All fields are optional. With ``hosts``, the agents of hosts are asked first whether they answer.
-"""
+"""Root side: requests of terminals about ranks that are stopped or run. On the root's loop."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
-from meshrt.hooks.facts import Body
+from msgspec.structs import replace
+
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
-from meshrt.inspect.asking import gather_all
-from meshrt.inspect.known import actors_known, waits_known
-from meshrt.inspect.listing import add_memory, rows_of, status_of
-from meshrt.inspect.tree import STACKS, Stacks
+from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.listing import rows_of, status_of, with_memory
+from meshrt.inspect.merged import MergedStacks
+from meshrt.inspect.operations import (
+    FindOutput,
+    Listing,
+    ListRanks,
+    Output,
+    Outputs,
+    ProgramStatus,
+    ReadStatus,
+    Where,
+)
+from meshrt.inspect.records import ReadStacks, Record, StackFrame
+from meshrt.inspect.tree import Stacks
 from meshrt.program.program import program_of
 from meshrt.program.states import PostMortem
 from meshrt.program.targets import Targets, mesh_name
@@ -39,37 +42,33 @@ class Looking:
 
     def serve(self) -> None:
         """Register the operations with the runtime."""
-        self._services.tool_operations.update(
-            {
-                "inspect.list": self._list,
-                "inspect.status": self._status,
-                "inspect.where": self._where,
-                "inspect.printing": self._printing,
-            }
-        )
+        self._services.serve_terminals(ListRanks, self._list)
+        self._services.serve_terminals(ReadStatus, self._status)
+        self._services.serve_terminals(Where, self._where)
+        self._services.serve_terminals(FindOutput, self._printing)
 
-    async def _targets(self, body: Body) -> Targets:
-        return await self._program.looked() if body.get("hosts") else self._program.targets
+    async def _targets(self, *, hosts: bool) -> Targets:
+        return await self._program.looked() if hosts else self._program.targets
 
-    async def _list(self, client: ToolClient, body: Body) -> Body:
-        state, actor, ranks = (str(body.get(word, "")) for word in ("state", "actor", "ranks"))
-        listed = rows_of(await self._targets(body), state or STOPPED, actor, ranks)
-        if body.get("memory"):
-            await asyncio.get_running_loop().run_in_executor(None, add_memory, listed["rows"])
-        return listed
+    async def _list(self, client: ToolClient, asked: ListRanks) -> Listing:
+        targets = await self._targets(hosts=asked.hosts)
+        listed = rows_of(targets, asked.state or STOPPED, asked.actor, asked.ranks)
+        if not asked.memory:
+            return listed
+        rows = await asyncio.get_running_loop().run_in_executor(None, with_memory, listed.rows)
+        return replace(listed, rows=rows)
 
-    async def _status(self, client: ToolClient, body: Body) -> Body:
-        return status_of(await self._targets(body), self._services)
+    async def _status(self, client: ToolClient, asked: ReadStatus) -> ProgramStatus:
+        return status_of(await self._targets(hosts=asked.hosts), self._services)
 
-    async def _where(self, client: ToolClient, body: Body) -> Body:
+    async def _where(self, client: ToolClient, asked: Where) -> MergedStacks:
         """Return the merged stacks of ranks: of an actor, of a selection, or of all ranks."""
-        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
+        actor, ranks, verbose = asked.actor, asked.ranks, asked.verbose
         known = self._program.targets
         named = known.actor(actor, any_thread=True) if "/" in actor else None
         thread = named.thread if named is not None else ""
-        verbose = bool(body.get("verbose"))
-        actors = partial(actors_known, self._services)
-        stacks = Stacks(verbose=verbose, thread=thread, actors=actors, waits=waits_known(self._services))
+        activity = self._program.sources.activity
+        stacks = Stacks(verbose=verbose, thread=thread, actors=activity.actors, waits=activity.waits())
         targets: dict[str, set[int]] = {}
         if actor or ranks:
             for selected in known.everywhere(actor, ranks, any_thread=True):
@@ -84,17 +83,17 @@ class Looking:
         name = known.bare_name(actor) if actor and not thread else ""
         # For an actor that is stopped after an exception, the stack of the exception replaces that of its thread.
         for post_mortem in self._program.sources.stops.post_mortems():
-            stacks.instead(post_mortem.mesh_id, post_mortem.rank, post_mortem.actor, _record(post_mortem))
-        asked = {"actor": name, "verbose": verbose}
+            stacks.instead(post_mortem.mesh_id, post_mortem.rank, _record(post_mortem))
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
-        for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True):
+        operation = ReadStacks(name, verbose)
+        for group in await gather_groups(self._services, alive, operation, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
         stacks.waits.script(self._services.script_waits())
-        return stacks.to_wire()
+        return stacks.answer()
 
-    async def _printing(self, client: ToolClient, body: Body) -> Body:
+    async def _printing(self, client: ToolClient, asked: FindOutput) -> Outputs:
         """Return the meshes and ranks with output: of an actor, of a selection, or of every mesh; each mesh once."""
-        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
+        actor, ranks = asked.actor, asked.ranks
         meshes = self._program.targets.meshes()
         found: dict[str, tuple[str, MeshFacts, set[int]]] = {}
         for selected in self._program.targets.everywhere(actor, ranks) if actor or ranks else ():
@@ -103,19 +102,20 @@ class Looking:
             found.setdefault(mesh.mesh_id, (label, mesh, set()))[2].update(selected.ranks)
         if not actor and not ranks:
             found = {mesh.mesh_id: (mesh_name(mesh, meshes), mesh, set(mesh.shape.ranks())) for mesh in meshes}
-        return {
-            "printing": [
-                {"label": label, "mesh": mesh.mesh_id, "name": mesh.name, "ranks": sorted(members)}
-                for label, mesh, members in found.values()
-            ]
-        }
+        return Outputs(
+            [Output(label, mesh.mesh_id, mesh.name, sorted(members)) for label, mesh, members in found.values()]
+        )
 
 
-def _record(post_mortem: PostMortem) -> Body:
-    """Return the fields of a record of `inspect.stacks` for the stack frames of the exception."""
-    return {
-        "endpoint": post_mortem.endpoint,
-        "state": STOPPED,
-        "frames": [[place.file, place.line, place.function, False] for place in post_mortem.stack],
-        "holder": f"post-mortem: {post_mortem.headline}",
-    }
+def _record(post_mortem: PostMortem) -> Record:
+    """Return the record of an actor with the stack frames of the exception."""
+    frames = [StackFrame(place.file, place.line, place.function) for place in post_mortem.stack]
+    return Record(
+        "",
+        "actor",
+        post_mortem.actor,
+        post_mortem.endpoint,
+        STOPPED,
+        frames,
+        holder=f"post-mortem: {post_mortem.headline}",
+    )

@@ -1,24 +1,27 @@
-"""Merged stacks reduced to some ranks. Pure, on plain data (`meshrt.inspect.plain`)."""
+"""Merged stacks reduced to some ranks. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from meshrt.inspect.merged import MergedMesh, RankSet, StackNode
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
 __all__ = ["narrowed"]
 
-Plain = Mapping[str, Any]
+R = TypeVar("R", bound=RankSet)
+N = TypeVar("N", bound=StackNode)
 
 
-def narrowed(mesh: Plain, ranks: Collection[int], shape: Shape) -> dict[str, Any]:
+def narrowed(mesh: MergedMesh, ranks: Collection[int], shape: Shape) -> MergedMesh:
     """Return the stacks of one mesh without those that belong to other ranks only.
 
     Merged facts stay merged: the lines of running ranks, the times, the names of threads.
 
     Args:
-        mesh: One of ``meshes``.
         ranks: Base ranks to keep.
         shape: The mesh's.
     """
@@ -30,26 +33,29 @@ class _Narrowing:
         self._ranks = ranks
         self._shape = shape
 
-    def mesh(self, mesh: Plain) -> dict[str, Any]:
-        return {
-            **mesh,
-            "asked": len(self._ranks),
-            **{name: self._set(mesh[name]) for name in ("answered", "waiting", "culprits")},
-            "without": self._parts(mesh["without"]),
-            "trees": [self._node(tree) for tree in self._parts(mesh["trees"])],
-        }
+    def mesh(self, mesh: MergedMesh) -> MergedMesh:
+        return replace(
+            mesh,
+            asked=len(self._ranks),
+            answered=self._set(mesh.answered),
+            waiting=self._set(mesh.waiting),
+            culprits=self._set(mesh.culprits),
+            without=self._parts(mesh.without),
+            trees=self._nodes(mesh.trees),
+        )
 
-    def _node(self, node: Plain) -> dict[str, Any]:
-        children = [self._node(child) for child in self._parts(node["children"])]
-        return {**node, "children": children, "classes": self._parts(node["classes"])}
+    def _nodes(self, nodes: Iterable[N]) -> list[N]:
+        return [
+            replace(node, children=self._nodes(node.children), classes=self._parts(node.classes))
+            for node in self._parts(nodes)
+        ]
 
-    def _parts(self, parts: Iterable[Plain]) -> list[dict[str, Any]]:
+    def _parts(self, parts: Iterable[R]) -> list[R]:
         """Return the parts that include some of the ranks, reduced to these."""
-        narrow = [{**part, **self._set(part)} for part in parts]
-        return [part for part in narrow if part["count"]]
+        return [part for part in map(self._set, parts) if part.count]
 
-    def _set(self, part: Plain) -> dict[str, Any]:
-        members = frozenset(part["ranks"]) & self._ranks
+    def _set(self, part: R) -> R:
+        members = frozenset(part.ranks) & self._ranks
         folded = fold_ranks(members)
         text = fold_coordinates(members, self._shape) if members else ""
-        return {"count": len(members), "ranks": sorted(members), "text": "" if text == folded else text}
+        return replace(part, count=len(members), ranks=sorted(members), text="" if text == folded else text)

@@ -1,4 +1,4 @@
-"""The threads and tasks of a rank as a user reads them: one record each.
+"""The threads and tasks of a rank as a user reads them: one sample each.
 
 A thread is ``running``, ``blocked`` (at one instruction, without processor time), ``idle`` (an actor
 that waits for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
@@ -8,29 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
 from meshrt.inspect.holder import holder
+from meshrt.inspect.records import Kind, Record
 from meshrt.inspect.stacks import Mark, Process, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
 from meshrt.inspect.tasks import TaskLook, Tasks
 from meshrt.inspect.visibility import is_hidden_file
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
 
-__all__ = ["Record", "Sampler"]
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
-#: Most records of one rank in an answer.
+__all__ = ["Sample", "Sampler"]
+
+#: Most samples of one rank in an answer.
 _MOST = 100
 #: Seconds. Two looks closer than this may both fall into a time in which a thread got no processor.
 _CLOSE = 0.5
 
 
 @dataclass(slots=True)
-class Record:
-    """One thread or task."""
+class Sample:
+    """One thread or task at one look."""
 
     name: str
-    kind: str
+    kind: Kind
     actor: str
     endpoint: str
     state: str
@@ -42,18 +46,12 @@ class Record:
     #: It runs beside other work of the actor, so what it waits for blocks no other call.
     beside: bool = False
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the part of the record that may be the same on many ranks."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "actor": self.actor,
-            "endpoint": self.endpoint,
-            "state": self.state,
-            "frames": frames_of(self.stack),
-            "holder": self.waits,
-            "beside": self.beside,
-        }
+    def record(self) -> Record:
+        """Return the part of it that may be the same on many ranks."""
+        frames = frames_of(self.stack)
+        return Record(
+            self.name, self.kind, self.actor, self.endpoint, self.state, frames, holder=self.waits, beside=self.beside
+        )
 
     def since(self) -> float:
         """Return for how many seconds it is known to be at the same place; 0.0 for a running or idle one."""
@@ -85,27 +83,27 @@ class Sampler:
                 marks[actor.name] = call, serving.mark if serving is not None and suspended else look.mark
         return marks
 
-    def records(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Record]:
-        """Return a record of every thread and task that is in user code, and of every actor; at most `_MOST`.
+    def samples(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Sample]:
+        """Return a sample of every thread and task that is in user code, and of every actor; at most `_MOST`.
 
         Args:
-            actor: Records of this actor only; "" for all.
+            actor: Those of this actor only; "" for all.
             verbose: Also threads that are in the runtime's own code.
         """
         looks = self._threads.look(stacks=True)
-        records = []
+        samples = []
         for one in actors:
             look = looks.pop(one.thread or 0, None)
             if look is not None and actor in ("", one.name):
-                records += self._actor(one, look, verbose)
+                samples += self._actor(one, look, verbose)
         if not actor:
             for look in looks.values():
-                record = _thread(look, verbose)
-                if any(not is_hidden_file(entry.file) for entry in record.stack) or verbose:
-                    records.append(record)
-        return records[:_MOST]
+                sample = _thread(look, verbose)
+                if any(not is_hidden_file(entry.file) for entry in sample.stack) or verbose:
+                    samples.append(sample)
+        return samples[:_MOST]
 
-    def _actor(self, actor: ActorState, look: ThreadLook, verbose: bool) -> list[Record]:
+    def _actor(self, actor: ActorState, look: ThreadLook, verbose: bool) -> list[Sample]:
         own = _thread(look, verbose)
         own.kind, own.actor = "actor", actor.name
         in_user_code = any(not is_hidden_file(entry.file) for entry in own.stack)
@@ -116,14 +114,14 @@ class Sampler:
         waiters = serving.waiters if serving is not None and not serving.running else [actor.thread]
         if self._process is not None:
             own.calls = [wait for waiter in waiters if (wait := self._process.wait_of(waiter)) is not None]
-        records = []
+        samples = []
         if serving is not None and not serving.running:
             # The endpoint is suspended; what the thread runs, if anything, is another task or a callback.
             if in_user_code:
                 running = next((task for task in tasks if task.running), None)
                 name = "callback" if running is None else running.name
                 endpoint = "" if running is None else _endpoint(actor, running)
-                records.append(Record(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
+                samples.append(Sample(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
             own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
             if in_user_code or own.state != STOPPED:
                 own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
@@ -135,11 +133,11 @@ class Sampler:
             stack = entries_of(task.stack, verbose=verbose)[0]
             if task is not serving and not task.running and stack:
                 endpoint = _endpoint(actor, task)
-                records.append(Record(task.name, "task", actor.name, endpoint, BLOCKED, stack, task.mark, task.awaits))
-        return [own, *records]
+                samples.append(Sample(task.name, "task", actor.name, endpoint, BLOCKED, stack, task.mark, task.awaits))
+        return [own, *samples]
 
 
-def _lives(loop: Any) -> bool:
+def _lives(loop: AbstractEventLoop | None) -> TypeGuard[AbstractEventLoop]:
     return loop is not None and not loop.is_closed()
 
 
@@ -148,7 +146,7 @@ def _serving(actor: ActorState, tasks: Sequence[TaskLook]) -> tuple[EndpointCall
 
     If all calls are concurrent, it is the one that runs, or else the oldest.
     """
-    looks = {look.task: look for look in tasks}
+    looks: dict[object, TaskLook] = {look.task: look for look in tasks}
     if actor.call is not None or not actor.concurrent:
         return actor.call, looks.get(actor.task)
     task = next((each.task for each in tasks if each.running and each.task in actor.concurrent), None)
@@ -163,7 +161,7 @@ def _endpoint(actor: ActorState, look: TaskLook) -> str:
     return call.endpoint if call is not None else ""
 
 
-def _thread(look: ThreadLook, verbose: bool) -> Record:
+def _thread(look: ThreadLook, verbose: bool) -> Sample:
     stack, stopped = entries_of(look.stack, verbose=verbose)
     mark = look.mark
     state = STOPPED if stopped else BLOCKED if mark.stands() else RUNNING
@@ -173,4 +171,4 @@ def _thread(look: ThreadLook, verbose: bool) -> Record:
     if state == BLOCKED:
         shown = [entry for entry in stack if not is_hidden_file(entry.file)]
         waits = holder(shown[-1].code, shown[-1].lasti) if shown else ""
-    return Record(look.name, "thread", "", "", state, stack, mark, waits)
+    return Sample(look.name, "thread", "", "", state, stack, mark, waits)

@@ -14,10 +14,11 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from meshrt.files import RUNTIME_FILES
 from meshrt.hooks.facts import Wait
+from meshrt.inspect.records import StackFrame
 from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file
 
 __all__ = ["Entry", "Mark", "Process", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
@@ -53,7 +54,7 @@ class Entry(NamedTuple):
 class Mark:
     """The instruction where a thread or task was at the last look, and since when (monotonic) it is known there."""
 
-    where: Any
+    where: tuple[object, ...]
     since: float
     #: Time of the last look (monotonic).
     seen: float
@@ -198,11 +199,11 @@ def entries_of(stack: Stack, *, verbose: bool) -> tuple[Stack, bool]:
     return (stack if verbose else cut(stack, files)), stop is not None
 
 
-def frames_of(stack: Stack) -> list[list[Any]]:
-    """Return a stack as plain data: ``[file, line, function, hidden]``; the middle of a very long one is left out."""
+def frames_of(stack: Stack) -> list[StackFrame]:
+    """Return a stack as plain data; the middle of a very long one is left out."""
     left_out = len(stack) - _OUTER - _INNER
     kept = stack if left_out <= 1 else [*stack[:_OUTER], *stack[-_INNER:]]
-    frames = [[entry.file, entry.line, entry.code.co_name, is_hidden_file(entry.file)] for entry in kept]
+    frames = [StackFrame(entry.file, entry.line, entry.code.co_name, is_hidden_file(entry.file)) for entry in kept]
     if left_out > 1:
-        frames.insert(_OUTER, ["", 0, f"... {left_out} frames ...", False])
+        frames.insert(_OUTER, StackFrame(function=f"... {left_out} frames ..."))
     return frames

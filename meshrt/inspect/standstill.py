@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from meshrt.inspect.waits import STANDS, Chain, Key, WaitGraph, members_of, targets_of
+from meshrt.program.waits import STANDS, Chain, Key, WaitGraph, members_of, targets_of
 from meshrt.selection import fold_ranks
 
 __all__ = ["CYCLE", "STOPPED", "Standstill", "reached", "standstill"]

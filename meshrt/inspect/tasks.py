@@ -8,14 +8,17 @@ code.
 from __future__ import annotations
 
 import gc
-import sys
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshrt.inspect.stacks import Entry, Mark, Stack
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["TaskLook", "Tasks"]
 
@@ -34,7 +37,7 @@ _GATHERED = "_GatheringFuture"
 class TaskLook:
     """One task at one look."""
 
-    task: Any
+    task: asyncio.Task[Any]
     name: str
     #: Outermost first.
     stack: Stack
@@ -44,46 +47,45 @@ class TaskLook:
     awaits: str
     mark: Mark
     #: This task, and the tasks that it waits for.
-    waiters: list[Any]
+    waiters: Sequence[object]
 
 
 class Tasks:
     """The tasks of all loops, look by look."""
 
     def __init__(self) -> None:
-        self._marks: weakref.WeakKeyDictionary[Any, Mark] = weakref.WeakKeyDictionary()
+        self._marks: weakref.WeakKeyDictionary[asyncio.Task[object], Mark] = weakref.WeakKeyDictionary()
 
-    def look(self, loop: Any) -> list[TaskLook]:
+    def look(self, loop: asyncio.AbstractEventLoop) -> list[TaskLook]:
         """Return a look at the tasks of ``loop`` that have not ended, the oldest first."""
-        asyncio = sys.modules["asyncio"]
+        import asyncio  # start-up: it is loaded where a loop runs
+
         now = time.monotonic()
-        found = [
-            self._look(task, asyncio.Task, now)
-            for task in list(asyncio.all_tasks(loop))[:_MOST]
-            if isinstance(task, asyncio.Task)
-        ]
+        tasks: Sequence[object] = list(asyncio.all_tasks(loop))[:_MOST]
+        found = [self._look(task, asyncio.Task, now) for task in tasks if isinstance(task, asyncio.Task)]
         return sorted(found, key=lambda look: (len(look.name), look.name))
 
-    def _look(self, task: Any, task_type: Any, now: float) -> TaskLook:
+    def _look(self, task: asyncio.Task[object], task_type: type[asyncio.Task[object]], now: float) -> TaskLook:
         stack, where, running, awaited = _chain(task_type.get_coro(task))
         before = self._marks.get(task)
         same = before is not None and before.where[:-1] == where and _is_same(before.where[-1], awaited)
         since = before.since if same and before is not None else now
         mark = self._marks[task] = Mark((*where, _reference(awaited)), since, now)
         awaits = type(awaited).__name__ if awaited is not None else ""
-        return TaskLook(task, str(task_type.get_name(task)), stack, running, awaits, mark, _waiters(task, awaited))
+        return TaskLook(
+            task, str(task_type.get_name(task)), stack, running, awaits, mark, _waiters(task, awaited, task_type)
+        )
 
 
-def _waiters(task: Any, awaited: Any) -> list[Any]:
+def _waiters(task: asyncio.Task[object], awaited: object, task_type: type[asyncio.Task[object]]) -> list[object]:
     """Return a task, and the tasks that it awaits: one, or those that it has gathered."""
-    asyncio = sys.modules["asyncio"]
-    if type(awaited) is asyncio.Task:
+    if type(awaited) is task_type:
         return [task, awaited]
-    gathered = awaited._children if type(awaited).__name__ == _GATHERED else ()
+    gathered = getattr(awaited, "_children", ()) if type(awaited).__name__ == _GATHERED else ()
     return [task, *list(gathered)[:_MOST]]
 
 
-def _reference(awaited: Any) -> Any:
+def _reference(awaited: object) -> object:
     """Return a weak reference, if possible: a new future may have the id of an earlier one."""
     try:
         return weakref.ref(awaited)
@@ -91,11 +93,11 @@ def _reference(awaited: Any) -> Any:
         return id(awaited)
 
 
-def _is_same(reference: Any, awaited: Any) -> bool:
+def _is_same(reference: object, awaited: object) -> bool:
     return reference() is awaited if isinstance(reference, weakref.ref) else reference == id(awaited)
 
 
-def _chain(coroutine: Any) -> tuple[Stack, tuple[int, int], bool, Any]:
+def _chain(coroutine: object) -> tuple[Stack, tuple[int, int], bool, object]:
     """Return where a task's coroutine waits.
 
     Returns:

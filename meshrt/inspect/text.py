@@ -1,4 +1,4 @@
-"""Merged stacks (`meshrt.inspect.plain`) as text.
+"""Merged stacks (`meshrt.inspect.merged`) as text.
 
 ::
 
@@ -19,11 +19,12 @@ Ranks are shown where they change: a line without them belongs to those of the l
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
+from meshrt.inspect.merged import MergedMesh, MergedStacks, RankClass, RankSet, StackNode, StackTree
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.waittext import wait_lines
+from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
 __all__ = ["render_stacks"]
@@ -31,61 +32,57 @@ __all__ = ["render_stacks"]
 #: Most columns of the ranks, before the frames.
 _RANKS = 34
 
-_STATES = {"idle": "waits for messages", "stopped": "stopped in the debugger", "busy": "in C code"}
-
-#: A node, a class or a set of `meshrt.inspect.plain`.
-Plain = Mapping[str, Any]
+_STATES = {IDLE: "waits for messages", STOPPED: "stopped in the debugger", "busy": "in C code"}
 
 
-def render_stacks(wire: Plain, *, source: Callable[[str, int], str] = linecache.getline) -> str:
+def render_stacks(stacks: MergedStacks, *, source: Callable[[str, int], str] = linecache.getline) -> str:
     """Return merged stacks as text.
 
     Args:
-        wire: As `Stacks.to_wire` made it.
         source: Returns the source line of (file, line), or "": shown below the innermost frames.
     """
-    lines = [line for mesh in wire["meshes"] for line in _Mesh(mesh, source).lines()]
-    waits = wait_lines(wire)
+    lines = [line for mesh in stacks.meshes for line in _Mesh(mesh, source).lines()]
+    waits = wait_lines(stacks)
     if waits:
         lines += ["who waits for whom", *(f"  {line}" for line in waits)]
-    if wire["left_out"]:
-        lines.append(f"{_count(wire['left_out'], 'further mesh', 'es')} left out: name an actor or fewer ranks")
+    if stacks.left_out:
+        lines.append(f"{_count(stacks.left_out, 'further mesh', 'es')} left out: name an actor or fewer ranks")
     return "\n".join(lines)
 
 
 class _Mesh:
     """The text of one mesh."""
 
-    def __init__(self, mesh: Plain, source: Callable[[str, int], str]) -> None:
+    def __init__(self, mesh: MergedMesh, source: Callable[[str, int], str]) -> None:
         self._mesh = mesh
         self._source = source
-        self._total = mesh["asked"]
+        self._total = mesh.asked
         self._digits = len(str(self._total))
         self._rows: list[tuple[str, str]] = []
         self._before = ""
 
     def lines(self) -> Iterable[str]:
         mesh = self._mesh
-        head = f"{_count(self._total, 'rank')} of {mesh['name']}"
-        answered = mesh["answered"]["count"]
+        head = f"{_count(self._total, 'rank')} of {mesh.name}"
+        answered = mesh.answered.count
         yield f"{head}, {answered} answered" if answered < self._total else head
-        for tree in mesh["trees"]:
+        for tree in mesh.trees:
             yield from self._tree(tree)
-        for entry in mesh["without"]:
-            yield f"  {self._label(entry)}: {entry['why']}"
-        if mesh["waiting"]["count"]:
-            yield f"  {self._label(mesh['waiting'])}: no answer yet"
-        if mesh["left_out"]:
-            yield f"  {_count(mesh['left_out'], 'further place')} left out: name an actor or fewer ranks"
-        culprits = mesh["culprits"]
-        if 0 < culprits["count"] < self._total:  # of stacks that were narrowed to them, there are no others
-            others = self._total - culprits["count"]
+        for entry in mesh.without:
+            yield f"  {self._label(entry)}: {entry.why}"
+        if mesh.waiting.count:
+            yield f"  {self._label(mesh.waiting)}: no answer yet"
+        if mesh.left_out:
+            yield f"  {_count(mesh.left_out, 'further place')} left out: name an actor or fewer ranks"
+        culprits = mesh.culprits
+        if 0 < culprits.count < self._total:  # of stacks that were narrowed to them, there are no others
+            others = self._total - culprits.count
             where = f"other {others} are" if others > 1 else "other one is"
             yield f"  likely culprits: {_set(culprits)} (not where the {where})"
 
-    def _tree(self, tree: Plain) -> Iterable[str]:
-        label = tree["label"]
-        yield {"actor": f"{label}", "task": f"{label}, tasks", "thread": f"thread {label}"}[tree["kind"]]
+    def _tree(self, tree: StackTree) -> Iterable[str]:
+        label = tree.label
+        yield {"actor": label, "task": f"{label}, tasks", "thread": f"thread {label}"}[tree.kind]
         self._rows = []
         self._before = ""
         self._node(tree, "", "")
@@ -97,9 +94,10 @@ class _Mesh:
                 label = ""
             yield f"  {label:<{width}}  {text}".rstrip()
 
-    def _below(self, node: Plain, indent: str) -> None:
+    def _below(self, node: StackNode, indent: str) -> None:
         """Add the rows of everything below ``node``, with branches if there are several parts."""
-        parts = sorted([*node["classes"], *node["children"]], key=lambda part: -part["count"])
+        below: list[RankClass | StackNode] = [*node.classes, *node.children]
+        parts = sorted(below, key=lambda part: -part.count)
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
             first, rest = (indent, indent)
@@ -107,21 +105,21 @@ class _Mesh:
                 first, rest = (indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "))
             self._part(part, first, rest)
 
-    def _part(self, part: Plain, first: str, rest: str) -> None:
-        if "state" in part:
+    def _part(self, part: RankClass | StackNode, first: str, rest: str) -> None:
+        if isinstance(part, RankClass):
             self._row(part, first + _about(part))
         else:
             self._node(part, first, rest)
 
-    def _node(self, node: Plain, first: str, rest: str) -> None:
-        frames, children, classes = node["frames"], node["children"], node["classes"]
+    def _node(self, node: StackNode, first: str, rest: str) -> None:
+        frames, children, classes = node.frames, node.children, node.classes
         alone = bool(frames) and not children and len(classes) == 1
         for index, frame in enumerate(frames):
-            low, high = frame["lines"]
+            low, high = frame.lines
             lines = str(low) if low == high else f"{low}-{high}"
-            text = frame["function"]
-            if frame["file"]:
-                text += f"  {short_path(frame['file'])}:{lines}"
+            text = frame.function
+            if frame.file:
+                text += f"  {short_path(frame.file)}:{lines}"
             if index == len(frames) - 1 and not children and len(classes) <= 1:
                 # Parts below that are not in the data were left out.
                 text += f"    {_about(classes[0])}" if alone else "    ..."
@@ -129,40 +127,39 @@ class _Mesh:
         if not alone:
             self._below(node, rest)
             return
-        file, (low, high) = frames[-1]["file"], frames[-1]["lines"]
+        file, (low, high) = frames[-1].file, frames[-1].lines
         code = self._source(file, low).strip() if file and low == high else ""
         if code:
             self._row(node, f"{rest}    {code}")
 
-    def _row(self, part: Plain, text: str) -> None:
+    def _row(self, part: RankSet, text: str) -> None:
         label = self._label(part)
         self._rows.append(("" if label == self._before else label, text))
         self._before = label
 
-    def _label(self, part: Plain) -> str:
-        return f"{part['count']:>{self._digits}}/{self._total}  {_set(part)}"
+    def _label(self, part: RankSet) -> str:
+        return f"{part.count:>{self._digits}}/{self._total}  {_set(part)}"
 
 
-def _about(leaf: Plain) -> str:
-    state, since, cpu = leaf["state"], leaf["since"], leaf["cpu"]
-    words = _STATES.get(state, str(state))
-    if state == "blocked" and since:
-        words += f" {_span(_duration, since)}"
-    if leaf["holder"]:
-        words += f" in {leaf['holder']}"
-    if state == "running" and cpu and cpu[1] > 0:
-        words += f", {_span(_percent, cpu)} CPU"
-    return f"{words} <{leaf['source']}>" if leaf["source"] else words
+def _about(leaf: RankClass) -> str:
+    words = _STATES.get(leaf.state, leaf.state)
+    if leaf.state == BLOCKED and leaf.since:
+        words += f" {_span(_duration, leaf.since)}"
+    if leaf.holder:
+        words += f" in {leaf.holder}"
+    if leaf.state == RUNNING and leaf.cpu and leaf.cpu[1] > 0:
+        words += f", {_span(_percent, leaf.cpu)} CPU"
+    return f"{words} <{leaf.source}>" if leaf.source else words
 
 
-def _span(text: Callable[[float], str], span: list[float]) -> str:
+def _span(text: Callable[[float], str], span: Sequence[float]) -> str:
     least, most = map(text, span)
     return least if least == most else f"{least} - {most}"
 
 
-def _set(part: Plain) -> str:
-    ranks, text = fold_ranks(part["ranks"]), part["text"]
-    return f"{ranks} ({text})" if part["count"] == 1 and text not in ("", "all") else text or ranks
+def _set(part: RankSet) -> str:
+    ranks, text = fold_ranks(part.ranks), part.text
+    return f"{ranks} ({text})" if part.count == 1 and text not in ("", "all") else text or ranks
 
 
 def _count(count: int, what: str, plural: str = "s") -> str:

@@ -1,35 +1,39 @@
-"""The stacks of many ranks, merged. Pure: groups of answers in, trees (`meshrt.inspect.classes`) or plain data out."""
+"""The stacks of many ranks, merged. Pure: groups of answers in, trees (`meshrt.inspect.classes`) or an answer out."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
-from meshrt.hooks.facts import Group
+import msgspec
+
+from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of
+from meshrt.inspect.fitting import fitted
+from meshrt.inspect.merged import MergedStacks, Waits
 from meshrt.inspect.names import names_thread
-from meshrt.inspect.plain import to_wire
+from meshrt.inspect.records import Record, Threads, Times
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.standstill import Standstill, reached, standstill
 from meshrt.inspect.visibility import own_index
-from meshrt.inspect.waits import SCRIPT, Key, Waiter, WaitGraph, waits_from_wire
 from meshrt.inspect.waittext import doing, waits_of
+from meshrt.program.waits import SCRIPT, Key, Waiter, WaitGraph
 from meshrt.program.words import RUNNING, STANDING, silence
 from meshrt.selection import Shape
 
-__all__ = ["STACKS", "Stacks", "innermost"]
+__all__ = ["StackAnswer", "Stacks", "innermost"]
 
 #: Returns the names of a rank's further actors, by the ident of their thread.
 Actors = Callable[[str, int], Mapping[int, str]]
-#: The operation that ranks serve.
-STACKS = "inspect.stacks"
+
+StackAnswer = Answered[Threads, Times] | Unanswered
+"""A group of answers to `meshrt.inspect.records.ReadStacks`."""
 
 
 class Stacks:
-    """Merges the answers to ``inspect.stacks``, in any order.
+    """Merges the answers to `meshrt.inspect.records.ReadStacks`, in any order.
 
     Args:
         verbose: Include the runtime's own frames, if the answers have them.
@@ -51,7 +55,7 @@ class Stacks:
         self._actors = actors
         self.meshes: dict[str, MeshStacks] = {}
         self.waits = WaitGraph() if waits is None else waits
-        self._instead: dict[tuple[str, int, str], Mapping[str, Any]] = {}
+        self._instead: dict[Key, Record] = {}
 
     def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int], compared: Iterable[str] = ()) -> None:
         """Set which ranks of a mesh are asked; answers of others are ignored.
@@ -63,105 +67,103 @@ class Stacks:
 
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
         """Take in that a rank has ended."""
-        self.add(Group(mesh_id, (rank,), "gone", how, {}))
+        self.add(Unanswered(mesh_id, (rank,), "gone", how))
 
-    def instead(self, mesh_id: str, rank: int, actor: str, record: Mapping[str, Any]) -> None:
-        """Set fields that replace those in the record of an actor of a rank. Before `add`."""
-        self._instead[mesh_id, rank, actor] = record
+    def instead(self, mesh_id: str, rank: int, record: Record) -> None:
+        """Set what replaces the record of an actor of a rank, except for its name. Before `add`."""
+        self._instead[mesh_id, rank, record.actor] = record
 
-    def add(self, group: Group) -> None:
+    def add(self, group: StackAnswer) -> None:
         """Take in one group of a report; of ranks that were not asked, only their waits."""
         self._note(group)
         mesh = self.meshes.get(group.mesh_id)
         ranks = set(group.ranks) & mesh.asked if mesh is not None else set()
         if mesh is None or not ranks:
             return
-        if group.kind == "answered":
+        if isinstance(group, Answered):
             mesh.answered |= ranks
-            for index, record in enumerate(group.same["threads"]):
+            for index, record in enumerate(group.same.threads):
                 same = set(ranks)
-                for rank in sorted(ranks) if record["kind"] == "actor" and self._instead else ():
-                    known = self._instead.get((group.mesh_id, rank, record["actor"]))
+                for rank in sorted(ranks) if record.kind == "actor" and self._instead else ():
+                    known = self._instead.get((group.mesh_id, rank, record.actor))
                     if known is not None:
                         same.discard(rank)
-                        self._add_record(mesh, {**record, **known}, {rank}, (), ())
+                        self._add_record(mesh, msgspec.structs.replace(known, name=record.name), {rank})
                 if same:
-                    per = {rank: values for rank, values in group.per.items() if rank in same}
-                    self._add_record(mesh, record, same, _of(per, "since", index), _of(per, "cpu", index))
-                if record["kind"] == "actor" and record["name"] == "MainThread":
-                    mesh.first_actor = record["actor"]
+                    times = [each for rank, each in group.per.items() if rank in same]
+                    since, cpu = ([each.since for each in times], [each.cpu for each in times])
+                    self._add_record(mesh, record, same, _at(since, index), _at(cpu, index))
+                if record.kind == "actor" and record.name == "MainThread":
+                    mesh.first_actor = record.actor
         elif group.kind == "silent":
             alike: dict[tuple[tuple[int, str], ...], set[int]] = {}
             for rank in ranks:
                 alike.setdefault(tuple(self._actors(group.mesh_id, rank).items()), set()).add(rank)
             for actors, members in alike.items():
-                self._add_silent(mesh, group.same, members, dict(actors))
+                self._add_silent(mesh, group, members, dict(actors))
         else:
-            mesh.without.setdefault((group.kind, str(group.same)), set()).update(ranks)
+            mesh.without.setdefault((group.kind, group.why), set()).update(ranks)
 
-    def _note(self, group: Group) -> None:
+    def _note(self, group: StackAnswer) -> None:
         """Take in the waits of ranks."""
-        if group.kind in ("gone", "silent"):
-            why = f"gone: {group.same}" if group.kind == "gone" else f"not answering: {silence(group.same['state'])}"
-            self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
-        for index, record in enumerate(group.same["threads"] if group.kind == "answered" else ()):
-            if record["kind"] != "actor":
+        if isinstance(group, Unanswered):
+            if group.kind != "refused":
+                why = f"gone: {group.why}" if group.kind == "gone" else f"not answering: {silence(group.state)}"
+                self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
+            return
+        for index, record in enumerate(group.same.threads):
+            if record.kind != "actor":
                 continue
             words = doing(record)
             for rank in group.ranks:
-                per = group.per.get(rank, {})
                 # The waits noted for a running actor are over.
-                waits = per["waits"][index] if record["state"] in STANDING and "waits" in per else ()
-                self.waits.nodes[group.mesh_id, rank, record["actor"]] = Waiter(
-                    record["state"], words, waits_from_wire(waits), record.get("beside", False)
-                )
+                waits = group.per[rank].waits_of(index) if record.state in STANDING and rank in group.per else ()
+                self.waits.nodes[group.mesh_id, rank, record.actor] = Waiter(record.state, words, waits, record.beside)
 
-    def _add_silent(self, mesh: MeshStacks, same: Any, ranks: set[int], actors: Mapping[int, str]) -> None:
-        records = records_of(same["stack"], verbose=self._verbose, actors=actors) if same["stack"] else []
+    def _add_silent(self, mesh: MeshStacks, group: Unanswered, ranks: set[int], actors: Mapping[int, str]) -> None:
+        records = records_of(group.stack, verbose=self._verbose, actors=actors)
         for record in records:
-            if record["kind"] == "actor":
-                record["actor"] = record["actor"] or mesh.first_actor or "main thread"
-            self._add_record(mesh, record, ranks, (), ())
-        state = same["state"]
-        why = f"does not answer: {silence(state)}" if state else silence(state)
-        if state == "busy" and not records:
+            if record.kind == "actor" and not record.actor:
+                record = msgspec.structs.replace(record, actor=mesh.first_actor or "main thread")
+            self._add_record(mesh, record, ranks)
+        why = f"does not answer: {silence(group.state)}" if group.state else silence(group.state)
+        if group.state == "busy" and not records:
             why += ", and no stack of it is known"
         mesh.without.setdefault(("silent", why), set()).update(ranks)
 
     def _add_record(
-        self, mesh: MeshStacks, record: Mapping[str, Any], ranks: set[int], since: Iterable[float], cpu: Iterable[float]
+        self, mesh: MeshStacks, record: Record, ranks: set[int], since: Iterable[float] = (), cpu: Iterable[float] = ()
     ) -> None:
         if self._thread and not _is_thread(record, self._thread):
             return
-        kind = record["kind"]
-        label = record["actor"] if kind in ("actor", "task") else _without_number(record["name"])
-        tree = mesh.trees.setdefault((kind, label), Tree(kind, label))
-        frames = [frame for frame in record["frames"] if self._verbose or not frame[3]]
+        label = _without_number(record.name) if record.kind == "thread" else record.actor
+        tree = mesh.trees.setdefault((record.kind, label), Tree(record.kind, label))
+        frames = [frame for frame in record.frames if self._verbose or not frame.hidden]
         node = tree.root
         node.ranks |= ranks
-        for index, (file, line, function, hidden) in enumerate(frames):
-            moves = record["state"] == RUNNING and index == len(frames) - 1
-            key = (file, function, 0 if moves else line, moves)
+        for index, frame in enumerate(frames):
+            moves = record.state == RUNNING and index == len(frames) - 1
+            key = (frame.file, frame.function, 0 if moves else frame.line, moves)
             child = node.children.get(key)
             if child is None:
-                child = node.children[key] = Node(file, function, (line, line), hidden)
-            child.lines = (min(child.lines[0], line), max(child.lines[1], line))
+                lines = (frame.line, frame.line)
+                child = node.children[key] = Node(frame.file, frame.function, lines, frame.hidden)
+            child.lines = (min(child.lines[0], frame.line), max(child.lines[1], frame.line))
             child.ranks |= ranks
             node = child
-        facts = (record["state"], record["holder"], record.get("source", ""))
+        facts = (record.state, record.holder, record.source)
         leaf = node.leaves.setdefault(facts, Leaf(*facts))
         leaf.add(ranks, since, cpu)
-        leaf.names.add(record["name"])
-        leaf.endpoints.add(record["endpoint"])
+        leaf.names.add(record.name)
+        leaf.endpoints.add(record.endpoint)
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return everything as plain data for JSON or msgpack: `meshrt.inspect.plain`, `meshrt.inspect.waittext`."""
+    def answer(self) -> MergedStacks:
+        """Return everything, as much of it as fits in an answer."""
         names = {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}
 
         # Include ranks that are not asked, if waits lead to them: what blocks the others may be there.
         shown = reached(self.waits, filter(self._is_asked, self.waits.nodes)) | {SCRIPT}
-        waits = {} if self._thread else waits_of(self.waits, names, shown.__contains__)
-        return to_wire(self.meshes, waits)
+        return fitted(self.meshes, Waits() if self._thread else waits_of(self.waits, names, shown.__contains__))
 
     def standstill(self, keys: Iterable[Key]) -> Standstill | None:
         """Return what blocks actors of ranks that do not answer, as far as the answers show it."""
@@ -171,8 +173,8 @@ class Stacks:
         return key[0] in self.meshes and key[1] in self.meshes[key[0]].asked
 
 
-def _of(per: Mapping[int, Any], name: str, index: int) -> list[float]:
-    return [values[name][index] for values in per.values() if index < len(values[name])]
+def _at(rows: Iterable[Sequence[float]], index: int) -> list[float]:
+    return [row[index] for row in rows if index < len(row)]
 
 
 def _without_number(name: str) -> str:
@@ -181,13 +183,13 @@ def _without_number(name: str) -> str:
     return target[1] if target else re.sub(r"[-_ ]*\d+", "", name) or name
 
 
-def _is_thread(record: Mapping[str, Any], name: str) -> bool:
+def _is_thread(record: Record, name: str) -> bool:
     """Whether a record is that of the thread that a user calls ``name``."""
-    return record["kind"] == "thread" and names_thread(name, record["name"])
+    return record.kind == "thread" and names_thread(name, record.name)
 
 
 def innermost(
-    group: Group, rank: int, actor: str, thread: str = "", actors: Mapping[int, str] = MappingProxyType({})
+    group: StackAnswer, rank: int, actor: str, thread: str = "", actors: Mapping[int, str] = MappingProxyType({})
 ) -> tuple[str, float, str]:
     """Return where an actor of a rank is by one group of answers, for how many seconds, and its state.
 
@@ -198,21 +200,18 @@ def innermost(
         thread: The name of another thread of that rank, which is looked up instead.
         actors: The names of further actors of the rank, by the ident of their thread.
     """
-    records: list[dict[str, Any]] = []
-    if group.kind == "answered":
-        records = group.same["threads"]
-    elif group.kind == "silent" and group.same["stack"]:
-        records = records_of(group.same["stack"], actors=actors)
+    if isinstance(group, Answered):
+        records, times, known = group.same.threads, group.per.get(rank, Times()), actor
+    else:
+        records, times, known = records_of(group.stack, actors=actors), Times(), ""
+        if actor in actors.values():
+            known = actor
     for index, record in enumerate(records):
-        shown = [frame for frame in record["frames"] if not frame[3]]
-        if thread:
-            meant = _is_thread(record, thread)
-        else:
-            known = actor if actor in actors.values() or group.kind == "answered" else ""
-            meant = record["kind"] == "actor" and record["actor"] == known
+        shown = [frame for frame in record.frames if not frame.hidden]
+        meant = _is_thread(record, thread) if thread else record.kind == "actor" and record.actor == known
         if meant and shown:
-            file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
-            since = _of({rank: group.per[rank]}, "since", index) if rank in group.per else []
-            inside = f"{record['holder']} at " if record["holder"] else ""
-            return f"{inside}{function} {short_path(file)}:{line}", since[0] if since else 0.0, record["state"]
+            frame = shown[own_index([frame.file for frame in shown])]
+            inside = f"{record.holder} at " if record.holder else ""
+            since = times.since[index] if index < len(times.since) else 0.0
+            return f"{inside}{frame.function} {short_path(frame.file)}:{frame.line}", since, record.state
     return "", 0.0, ""

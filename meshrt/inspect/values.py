@@ -1,7 +1,7 @@
 """A value as one line of text, and facts about it as data: for comparing many ranks.
 
 Arrays are recognised by their classes' names (``ndarray``, ``Tensor``) and read through their own methods. Neither
-numpy nor torch is imported; what a tensor computes, it computes on its own device.
+numpy nor torch is imported; what a tensor computes, it computes on its own device. ``Any`` is a value of user code.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pprint
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from meshrt.hooks.facts import Body
 from meshrt.inspect.addresses import without_addresses
 from meshrt.inspect.capping import cap
+from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
 
 __all__ = [
     "PASSED_ON",
@@ -28,7 +28,6 @@ __all__ = [
     "module_name",
     "safe_text",
     "stored",
-    "within",
 ]
 
 #: Exceptions that a value's own code never raises, but the debugger does to end it; the debugger adds its own here.
@@ -46,23 +45,17 @@ _ITEM_MAX = 200
 _ITEM_HEAD = 100
 
 
-def describe(value: Any) -> tuple[str, Body | None]:
-    """Return the text of ``value``, at most `TEXT_LIMIT` characters, and its facts.
-
-    A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
-    "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none. A masked array also
-    has ``"masked"``: the number of masked elements. A small dict: ``{"kind": "dict", "items": {key: text}}``,
-    every item in full or, if that is long, its beginning, its length and a checksum of it without addresses.
-    """
+def describe(value: object) -> tuple[str, Facts | None]:
+    """Return the text of ``value``, at most `TEXT_LIMIT` characters, and the facts of a number, array or small dict."""
     return _describe(value, repr)
 
 
-def describe_pretty(value: Any) -> tuple[str, Body | None]:
+def describe_pretty(value: object) -> tuple[str, Facts | None]:
     """Return the same as `describe`, but values other than numbers and arrays over several lines."""
     return _describe(value, pprint.pformat)
 
 
-def _describe(value: Any, shown: Callable[[Any], str]) -> tuple[str, Body | None]:
+def _describe(value: object, shown: Callable[[object], str]) -> tuple[str, Facts | None]:
     kind = _array_type(value)
     if kind:
         with _PassedOver():  # a value that only looks like an array is shown like any other
@@ -70,12 +63,12 @@ def _describe(value: Any, shown: Callable[[Any], str]) -> tuple[str, Body | None
     return safe_text(value, shown), _number(value) or _items(value)
 
 
-def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
+def safe_text(value: object, shown: Callable[[object], str] = repr) -> str:
     """Return ``shown(value)``, or which exception its ``__repr__`` raised."""
     return cap(_whole_text(value, shown))
 
 
-def _whole_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
+def _whole_text(value: object, shown: Callable[[object], str] = repr) -> str:
     try:
         return "".join([shown(value)])  # a plain str, not one of the user's
     except tuple(PASSED_ON):
@@ -84,7 +77,7 @@ def _whole_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
         return f"*** {class_name(value)}.__repr__ raised {class_name(error)}: {_message(error)}"
 
 
-def class_name(value: Any) -> str:
+def class_name(value: object) -> str:
     """Return the name of the class of ``value``, without running code of the class or of its metaclass."""
     return str(type.__dict__["__name__"].__get__(type(value)))
 
@@ -97,7 +90,7 @@ def module_name(cls: type) -> str:
         return "?"
 
 
-def stored(cls: type, name: str) -> Any:
+def stored(cls: type, name: str) -> object:
     """Return what ``cls`` or one of its bases stores as ``name``, or None, without running code of the metaclass."""
     for base in bases(cls):
         names = type.__dict__["__dict__"].__get__(base)
@@ -111,9 +104,18 @@ def bases(cls: type) -> tuple[type, ...]:
     return cast("tuple[type, ...]", type.__dict__["__mro__"].__get__(cls))
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Whether `describe` would summarise ``value`` as an array."""
     return bool(_array_type(value))
+
+
+class _Statistics(NamedTuple):
+    """Some fields of `ArrayFacts`."""
+
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    nan: int = 0
 
 
 class _PassedOver:
@@ -125,7 +127,7 @@ class _PassedOver:
         return kind is not None and not issubclass(kind, tuple(PASSED_ON))
 
 
-def _names(value: Any) -> list[str]:
+def _names(value: object) -> list[str]:
     return [type.__dict__["__name__"].__get__(cls) for cls in bases(type(value))]
 
 
@@ -138,7 +140,7 @@ def _message(error: BaseException) -> str:
         return "(and its text cannot be shown)"
 
 
-def _items(value: Any) -> Body | None:
+def _items(value: object) -> DictFacts | None:
     if type(value) is not dict or not 0 < len(value) <= _MOST_ITEMS:
         return None
     texts = [(safe_text(key), _item_text(item)) for key, item in list(value.items())]
@@ -146,10 +148,10 @@ def _items(value: Any) -> Body | None:
     # Items under one name would hide differences.
     if len(items) < len(texts) or any(len(key) > _ITEM_MAX for key in items):
         return None
-    return {"kind": "dict", "items": items}
+    return DictFacts(items)
 
 
-def _item_text(value: Any) -> str:
+def _item_text(value: object) -> str:
     """Return an item's text; of a long one the beginning, its length and a checksum."""
     text = describe(value)[0] if is_array(value) else _whole_text(value)
     if len(text) <= _ITEM_MAX:
@@ -159,14 +161,7 @@ def _item_text(value: Any) -> str:
     return f"{cap(text[:_ITEM_HEAD])} ... ({len(text)} characters, crc32 {checksum:08x})"
 
 
-def within(facts: Body | None, limit: int) -> Body | None:
-    """Return ``facts``, or None if their items have more than ``limit`` characters."""
-    items = facts.get("items") if facts is not None else None
-    too_many = items is not None and sum(len(key) + len(text) for key, text in items.items()) > limit
-    return None if too_many else facts
-
-
-def _number(value: Any) -> Body | None:
+def _number(value: Any) -> NumberFacts | None:
     cls = type(value)
     if cls is not int and cls is not float:
         if stored(cls, "item") is None or stored(cls, "dtype") is None:
@@ -175,7 +170,7 @@ def _number(value: Any) -> Body | None:
             if _dtype_kind(value) in _NOT_NUMBERS:
                 return None
     with _PassedOver():
-        return {"kind": "number", "value": float(value)}
+        return NumberFacts(float(value))
     return None
 
 
@@ -183,12 +178,12 @@ def _dtype_kind(value: Any) -> str:
     return str(getattr(value.dtype, "kind", ""))
 
 
-def _array_type(value: Any) -> str:
+def _array_type(value: object) -> str:
     names = _names(value)
     return next((name for name in _ARRAYS if name in names), "")
 
 
-def _describe_array(value: Any, kind: str) -> tuple[str, Body | None]:
+def _describe_array(value: Any, kind: str) -> tuple[str, NumberFacts | ArrayFacts]:
     shape = [int(size) for size in value.shape]
     dtype = cap(str(value.dtype).removeprefix("torch."), _DTYPE_MAX)
     device = str(getattr(value, "device", "cpu"))
@@ -200,48 +195,44 @@ def _describe_array(value: Any, kind: str) -> tuple[str, Body | None]:
         number = _number(item)
         if number is not None:
             return safe_text(item), number
-    facts: Body = {"kind": "array", "type": kind, "shape": shape, "dtype": dtype, "device": device}
     size = math.prod(shape)
-    if masked:
-        facts.update(_masked_statistics(value, size))
-    else:
-        facts.update(_statistics(value, size))
+    found, count = _masked_statistics(value, size) if masked else (_statistics(value, size), None)
+    facts = ArrayFacts(kind, shape, dtype, device, *found, count)
     if size <= _SMALL:
         return " ".join(safe_text(value).split()), facts
     return _summary(facts), facts
 
 
-def _masked_statistics(value: Any, size: int) -> Body:
-    facts: Body = {"masked": 0}
+def _masked_statistics(value: Any, size: int) -> tuple[_Statistics, int]:
+    """Return the statistics of what is not masked, and how many elements are masked."""
+    count = 0
     with _PassedOver():  # in a structured array, every field has a mask
-        facts["masked"] = size - int(value.count())
-        value = value.compressed()
-        return {**facts, **_statistics(value, size - facts["masked"])}
-    return {**facts, **_statistics(value, 0)}
+        count = size - int(value.count())
+        return _statistics(value.compressed(), size - count), count
+    return _Statistics(), count
 
 
-def _statistics(value: Any, size: int) -> Body:
-    facts: Body = {"min": None, "max": None, "mean": None, "nan": 0}
+def _statistics(value: Any, size: int) -> _Statistics:
+    found = _Statistics()
     if not size or getattr(value.dtype, "names", None):
-        return facts
+        return found
     with _PassedOver(), _quietly():  # text, objects and complex numbers have none
         absent = value != value
-        facts["nan"] = int(absent.sum().item())
-        if facts["nan"] == size or _dtype_kind(value) in _NOT_NUMBERS:
-            return facts
-        if facts["nan"]:
+        found = _Statistics(nan=int(absent.sum().item()))
+        if found.nan == size or _dtype_kind(value) in _NOT_NUMBERS:
+            return found
+        if found.nan:
             value = value[~absent]
-        low, high = float(value.min().item()), float(value.max().item())
-        facts["min"], facts["max"] = low, high
-        facts["mean"] = float(_mean(value))
-    return facts
+        found = found._replace(min=float(value.min().item()), max=float(value.max().item()))
+        found = found._replace(mean=_mean(value))
+    return found
 
 
-def _mean(value: Any) -> Any:
+def _mean(value: Any) -> float:
     try:
-        return value.mean().item()
+        return float(value.mean().item())
     except RuntimeError:  # torch: only for floating point
-        return value.double().mean().item()
+        return float(value.double().mean().item())
 
 
 def _quietly() -> contextlib.AbstractContextManager[object]:
@@ -249,14 +240,15 @@ def _quietly() -> contextlib.AbstractContextManager[object]:
     return numpy.errstate(all="ignore") if numpy is not None else contextlib.nullcontext()
 
 
-def _summary(facts: Body) -> str:
-    size = "x".join(map(str, facts["shape"]))
-    device = "" if facts["device"] == "cpu" else f" {facts['device']}"
-    words = [f"{facts['type']} {size} {facts['dtype']}{device}"]
-    if facts["min"] is not None:
-        words += [f"{name} {facts[name]:.6g}" for name in ("min", "max", "mean") if facts[name] is not None]
-    if facts["nan"]:
-        words.append(f"{facts['nan']} nan")
-    if facts.get("masked"):
-        words.append(f"{facts['masked']} masked")
+def _summary(facts: ArrayFacts) -> str:
+    size = "x".join(map(str, facts.shape))
+    device = "" if facts.device == "cpu" else f" {facts.device}"
+    words = [f"{facts.type} {size} {facts.dtype}{device}"]
+    numbers = {"min": facts.min, "max": facts.max, "mean": facts.mean}
+    if facts.min is not None:
+        words += [f"{name} {number:.6g}" for name, number in numbers.items() if number is not None]
+    if facts.nan:
+        words.append(f"{facts.nan} nan")
+    if facts.masked:
+        words.append(f"{facts.masked} masked")
     return ", ".join(words)

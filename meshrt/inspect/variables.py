@@ -5,9 +5,8 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Container, Iterator, Mapping
 from types import FrameType
-from typing import Any
 
-from meshrt.hooks.facts import Body, Variable
+from meshrt.hooks.facts import Variable
 from meshrt.inspect.capping import cap
 from meshrt.inspect.values import class_name, describe, is_array, module_name, safe_text, stored
 
@@ -18,7 +17,7 @@ _VALUE_MAX = 2000
 _MOST_ATTRIBUTES = 100
 
 
-def local_variables(actor: str, frame: FrameType, line: int, names: Mapping[str, Any]) -> Iterator[Variable]:
+def local_variables(actor: str, frame: FrameType, line: int, names: Mapping[str, object]) -> Iterator[Variable]:
     """Iterate over the local variables of a stack frame of an actor, in the form of the memory view.
 
     Args:
@@ -46,7 +45,7 @@ class Variables(reprlib.Repr):
         self.maxdict = 20
         self._left = total
 
-    def of(self, frame: FrameType, hidden: Container[str] = (), first: Container[str] = ()) -> Body:
+    def of(self, frame: FrameType, hidden: Container[str] = (), first: Container[str] = ()) -> dict[str, str]:
         """Return the texts of the local variables of ``frame`` by name: ``first``, others, attributes of objects.
 
         Args:
@@ -61,7 +60,7 @@ class Variables(reprlib.Repr):
             for attribute, inner in attributes(value)[:_MOST_ATTRIBUTES]
         }
         found = variables | inside
-        texts: Body = {}
+        texts: dict[str, str] = {}
         # The least important names come last: they are left out if the total is reached.
         for name in sorted(found, key=lambda name: (name not in first, name in inside)):
             if name in hidden:
@@ -70,24 +69,24 @@ class Variables(reprlib.Repr):
                 self._add(texts, name, found[name])
         return texts
 
-    def opens(self, value: Any) -> bool:
+    def opens(self, value: object) -> bool:
         """Whether the attributes of an object are listed as well: its default repr says nothing."""
         return stored(type(value), "__repr__") is object.__repr__
 
-    def _add(self, texts: Body, name: str, value: Any) -> None:
+    def _add(self, texts: dict[str, str], name: str, value: object) -> None:
         if self._left <= 0:
             texts["..."] = "more was left out"
             return
         texts[name] = self._text(value)
         self._left -= len(texts[name])
 
-    def _text(self, value: Any) -> str:
+    def _text(self, value: object) -> str:
         try:
             return cap(self.repr(value), _VALUE_MAX)
         except BaseException as error:  # a failing __repr__ must not change what the program raised
             return f"*** {class_name(value)}.__repr__ raised {class_name(error)}"
 
-    def repr1(self, x: Any, level: int) -> str:
+    def repr1(self, x: object, level: int) -> str:
         """Return the text of ``x``; only built-in containers are iterated over."""
         # reprlib goes by the name of the class: a user's own class `list` must not be iterated over.
         if is_array(x):
@@ -96,12 +95,12 @@ class Variables(reprlib.Repr):
             return self.repr_instance(x, level)
         return super().repr1(x, level)
 
-    def repr_instance(self, x: Any, level: int) -> str:
+    def repr_instance(self, x: object, level: int) -> str:
         """Return the capped text of ``x``, or which exception its ``__repr__`` raised."""
         return cap(safe_text(x), self.maxother)
 
 
-def attributes(value: Any) -> list[tuple[str, Any]]:
+def attributes(value: object) -> list[tuple[str, object]]:
     """Return the instance variables of ``value``, bypassing ``__getattribute__`` of its class."""
     try:
         found = object.__getattribute__(value, "__dict__")

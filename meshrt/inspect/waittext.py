@@ -1,22 +1,15 @@
-"""The waits (`meshrt.inspect.waits`) as plain data, and each as a line for a user.
-
-::
-
-    WAIT: {"text", "cycle", "since": seconds, "waiting": PARTY, "alike": [PARTY], "path": [[CALL]],
-           "path_left_out": count of further steps, "state", "ends": [{"doing", "ranks"}], "left": seconds or None}
-    PARTY: {"mesh_id", "actor", "ranks": [0, 1, 2, 3], "count"}; the script: "", "", [], 1
-    CALL: PARTY, and {"endpoint", "any"}; "count" is larger than the number of "ranks" if there are too many to name
-"""
+"""The waits (`meshrt.program.waits`) as data (`meshrt.inspect.merged`), and each as a line for a user."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from meshrt.hooks.facts import Wait
+from meshrt.inspect.merged import CallWait, ChainEnd, Party, WaitChain, Waits
+from meshrt.inspect.records import Record
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
-from meshrt.inspect.waits import SCRIPT, STANDS, Chain, Key, WaitGraph
+from meshrt.program.waits import SCRIPT, STANDS, Chain, Key, WaitGraph
 from meshrt.program.words import IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
@@ -31,33 +24,26 @@ _STEPS = 4
 _ENDS = 3
 
 
-def doing(record: Mapping[str, Any]) -> str:
-    """Say what a rank does, in words that follow "of rank 3, ".
-
-    Args:
-        record: `meshrt.inspect.sampling.Record.to_wire`.
-    """
-    state, endpoint = record["state"], record["endpoint"]
-    shown = [frame for frame in record["frames"] if not frame[3]]
+def doing(record: Record) -> str:
+    """Say what a rank does, in words that follow "of rank 3, "."""
+    shown = [frame for frame in record.frames if not frame.hidden]
     at = ""
     if shown:
-        file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
-        at = f" at {short_path(file)}:{line}, in {function}"
-    if state == IDLE:
+        frame = shown[own_index([frame.file for frame in shown])]
+        at = f" at {short_path(frame.file)}:{frame.line}, in {frame.function}"
+    if record.state == IDLE:
         return "waiting for messages"
-    if state == RUNNING:
-        return f"running {endpoint}()" if endpoint else RUNNING
-    if state == STOPPED:
+    if record.state == RUNNING:
+        return f"running {record.endpoint}()" if record.endpoint else RUNNING
+    if record.state == STOPPED:
         return f"stopped in the debugger{at}"
-    if state == "busy":
+    if record.state == "busy":
         return f"in C code{at}"
-    return f"blocked in {record['holder']}{at}" if record["holder"] else f"blocked{at}"
+    return f"blocked in {record.holder}{at}" if record.holder else f"blocked{at}"
 
 
-def waits_of(
-    graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], bool] = lambda key: True
-) -> dict[str, Any]:
-    """Return the waits: ``{"waits": [WAIT], "waits_left_out": count of further ones}``.
+def waits_of(graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], bool] = lambda key: True) -> Waits:
+    """Return the waits.
 
     Args:
         names: The names of meshes, by id.
@@ -66,62 +52,47 @@ def waits_of(
     chains = graph.chains(shown)
     words = _Words(chains, names)
     told = [
-        {
-            "text": words.line(chain),
-            "cycle": chain.cycle,
-            "since": round(chain.seconds, 3),
-            "left": None if chain.left is None else round(chain.left, 3),
-            "waiting": _parties(chain.heads)[0],
-            "alike": _parties(chain.alike),
-            "path": [[_call(wait) for wait in step] for step in chain.steps[:_PATH]],
-            "path_left_out": max(0, len(chain.steps) - _PATH),
-            "state": chain.state,
-            "ends": [{"doing": text, "ranks": sorted(ranks)} for text, ranks in chain.ends.items()],
-        }
+        WaitChain(
+            words.line(chain),
+            chain.cycle,
+            since=round(chain.seconds, 3),
+            left=None if chain.left is None else round(chain.left, 3),
+            waiting=_parties(chain.heads)[0],
+            alike=_parties(chain.alike),
+            path=[[_call(wait) for wait in step] for step in chain.steps[:_PATH]],
+            path_left_out=max(0, len(chain.steps) - _PATH),
+            state=chain.state,
+            ends=[ChainEnd(text, sorted(ranks)) for text, ranks in chain.ends.items()],
+        )
         for chain in chains[:_MOST]
     ]
-    return {"waits": told, "waits_left_out": max(0, len(chains) - _MOST)}
+    return Waits(told, max(0, len(chains) - _MOST))
 
 
-def wait_lines(wire: Mapping[str, Any], most: int = _MOST) -> list[str]:
-    """Return the lines of what `waits_of` returned; none for a program (or a file) of an earlier version.
+def wait_lines(found: Waits, most: int = _MOST) -> list[str]:
+    """Return the lines of waits.
 
     Args:
         most: Most lines; one further line counts the others.
     """
-    lines = [str(wait["text"]) for wait in wire.get("waits", ())]
-    more = wire.get("waits_left_out", 0) + len(lines[most:])
+    lines = [wait.text for wait in found.waits]
+    more = found.waits_left_out + len(lines[most:])
     return [*lines[:most], f"... {more} more"] if more else lines
 
 
-def _parties(keys: Iterable[Key]) -> list[dict[str, Any]]:
+def _parties(keys: Iterable[Key]) -> list[Party]:
     found: dict[tuple[str, str], set[int]] = {}
     for mesh_id, rank, actor in keys:
         found.setdefault((mesh_id, actor), set()).add(rank)
-    return [
-        {
-            "mesh_id": mesh_id,
-            "actor": actor,
-            "ranks": sorted(ranks - {SCRIPT[1]}),
-            "count": len(ranks),
-        }
-        for (mesh_id, actor), ranks in found.items()
-    ]
+    return [Party(mesh_id, actor, sorted(ranks - {SCRIPT[1]}), len(ranks)) for (mesh_id, actor), ranks in found.items()]
+
+
+def _call(wait: Wait) -> CallWait:
+    return CallWait(wait.mesh_id, wait.actor, sorted(wait.ranks), wait.count, wait.endpoint, wait.any)
 
 
 def _ranks(ranks: Iterable[int]) -> str:
     return fold_ranks(rank for rank in ranks if rank != SCRIPT[1])
-
-
-def _call(wait: Wait) -> dict[str, Any]:
-    return {
-        "mesh_id": wait.mesh_id,
-        "actor": wait.actor,
-        "endpoint": wait.endpoint,
-        "ranks": sorted(wait.ranks),
-        "count": wait.count,
-        "any": wait.any,
-    }
 
 
 class _Words:

@@ -54,19 +54,33 @@ class Interrupted:
     hangs: bool
 
 
-class _Row(Protocol):
-    """What a rank does (`meshrt.inspect.root.ActivityRow`)."""
+class _Place(Protocol):
+    """A line of a file (`meshrt.program.places.Place`)."""
 
-    state: str
-    since: float
-    place: tuple[str, int, str]
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def function(self) -> str: ...
+
+
+class _State(Protocol):
+    """What a rank does (`meshrt.program.states.State`)."""
+
+    @property
+    def word(self) -> str: ...
+    @property
+    def since(self) -> float: ...
+    @property
+    def place(self) -> _Place: ...
 
 
 class _Activity(Protocol):
     """What is known of the ranks (`meshrt.inspect.root.Activity`)."""
 
     def standstill(self, keys: list[tuple[str, int, str]]) -> str: ...
-    def get(self, mesh_id: str, rank: int, actor: str) -> _Row | None: ...
+    def state(self, mesh_id: str, rank: int, actor: str) -> _State | None: ...
     def wait_lines(self, most: int) -> Iterable[str]: ...
 
 
@@ -127,9 +141,10 @@ def _places(call: CallTimeout, activity: _Activity | None) -> Iterator[str]:
         return
     found: dict[tuple[str, int, str], list[tuple[RankPlace, float]]] = {}
     for place in call.missing:
-        row = activity.get(place.mesh_id, place.rank, place.actor)
-        if row is not None and row.state == "blocked" and row.place[0]:
-            found.setdefault(row.place, []).append((place, row.since))
+        state = activity.state(place.mesh_id, place.rank, place.actor)
+        if state is not None and state.word == "blocked" and state.place.file:
+            where = state.place
+            found.setdefault((where.file, where.line, where.function), []).append((place, state.since))
     ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
     for (file, line, function), members in ordered[:_MOST]:
         ranks = fold_ranks(place.rank for place, _ in members)

@@ -4,6 +4,8 @@
     the vocabulary of states
 `states`
     the state of one rank: a word, since when, where
+`waits`
+    who waits for whom
 `targets`
     which ranks a user means by the name of an actor and a selection
 `chosen`

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from meshrt.hooks.operations import Data
+from meshrt.hooks.operations import Data, read
 
 __all__ = ["NOWHERE", "Place", "names_file"]
 
@@ -26,14 +25,14 @@ class Place(Data, frozen=True, array_like=True):
     def __str__(self) -> str:
         return f"{self.file.rpartition('/')[2]}:{self.line} ({self.function})"
 
-    def to_wire(self) -> list[Any]:
+    def to_wire(self) -> list[str | int]:
         """Return the place as plain data."""
         return [self.file, self.line, self.function]
 
     @classmethod
-    def from_wire(cls, wire: Any) -> Place:
-        """Return the place from plain data: the reverse of `to_wire`."""
-        return cls(str(wire[0]), int(wire[1]), str(wire[2])) if wire else cls()
+    def from_wire(cls, wire: object) -> Place:
+        """Return the place from plain data: the reverse of `to_wire`. Raises ProtocolError."""
+        return read(cls, wire or [], "a place")
 
 
 NOWHERE = Place()

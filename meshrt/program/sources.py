@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from meshrt.program.states import NOT_STOPPED, PostMortem, State, Stop
+from meshrt.program.waits import WaitGraph
 from meshrt.selection import Shape
 
 __all__ = ["ActivitySource", "HoldSource", "Sources", "StopSource"]
@@ -48,6 +49,12 @@ class ActivitySource(Protocol):
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
         """Return the last reported state of an actor of a rank; None: there was no report."""
 
+    def waits(self) -> WaitGraph:
+        """Return the waits of all actors that are known to be blocked or stopped."""
+
+    def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
+        """Return the names of the actors of a rank that are not on its main thread, by the ident of their thread."""
+
 
 class _Nothing:
     """The source in place of each plug-in that is not loaded."""
@@ -69,6 +76,12 @@ class _Nothing:
 
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
         return None
+
+    def waits(self) -> WaitGraph:
+        return WaitGraph()
+
+    def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
+        return {}
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from meshrt.hooks.facts import Measured
 from meshrt.hooks.snapshot import MeshFacts
@@ -57,7 +56,7 @@ class State:
         """Whether the rank will not answer."""
         return self.word in (DEAD, NOT_ANSWERING)
 
-    def measured(self, facts: Mapping[str, Any], host: str, measured: Measured) -> State:
+    def measured(self, facts: Mapping[str, object], host: str, measured: Measured) -> State:
         """Return the state, or "not answering" if the agent of its host has not answered: then it is not known.
 
         Args:

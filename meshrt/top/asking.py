@@ -7,14 +7,17 @@ from typing import Any
 
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
-from meshrt.inspect import render_stacks
+from meshrt.inspect.merged import MergedStacks
+from meshrt.inspect.operations import ListRanks, Where
 from meshrt.inspect.output import tails
+from meshrt.inspect.text import render_stacks
 from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
-from meshrt.memory.look import Look
+from meshrt.memory.look import Look as Shown
 from meshrt.memory.table import render
 from meshrt.program.words import DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED
 from meshrt.top.model import Row
+from meshrt.top.operations import Look, Looked
 from meshrt.transport.directories import log_path
 from meshrt.transport.tools import Program, ToolConnection, connect
 
@@ -47,17 +50,17 @@ class Asking:
         """Close the connection; requests that wait for an answer raise ConnectionError."""
         self._connection.close()
 
-    def look(self, ranks: str, actor: str) -> Body:
+    def look(self, ranks: str, actor: str) -> Looked:
         """Return a look at ranks, for `meshrt.top.model.Model.take`. ``ranks``, ``actor``: "" for all."""
-        return self._connection.request("top.look", {"ranks": ranks, "actor": actor}, _LOOK_SECONDS)
+        return self._connection.ask(Look(actor, ranks), _LOOK_SECONDS)
 
     def stacks(self, row: Row) -> str:
         """Return the stacks of a rank as text."""
-        answer = self._connection.request("inspect.where", {"ranks": str(row.rank)}, _DETAIL_SECONDS)
-        meshes = [mesh for mesh in answer["meshes"] if mesh["mesh_id"] == row.mesh_id]
+        found = self._connection.ask(Where(ranks=str(row.rank)), _DETAIL_SECONDS)
+        meshes = [mesh for mesh in found.meshes if mesh.mesh_id == row.mesh_id]
         if not meshes:
             return "no actor runs on it: there are no stacks to show"
-        return escaped(render_stacks({"meshes": meshes, "left_out": 0}))
+        return escaped(render_stacks(MergedStacks(meshes=meshes)))
 
     def variables(self, row: Row) -> str:
         """Return the variables of a rank as text, the largest first."""
@@ -65,7 +68,7 @@ class Asking:
             _Of(self._connection, row.mesh_id),
             ranks=str(row.rank), actor="", variables=True, frames=True, milliseconds=MILLISECONDS, references=None,
         )  # fmt: skip
-        return render(document, Look(ranks=False))
+        return render(document, Shown(ranks=False))
 
     def log(self, row: Row) -> str:
         """Return the last lines that a rank has printed."""
@@ -82,9 +85,8 @@ class Asking:
         if row.state == NOT_ANSWERING and "signal" in row.note:
             return [f"kill -CONT {row.pid}    lets it go on"]
         state = STOPPED if row.state in (STOPPED, POST_MORTEM) else "all"
-        asked = {"state": state, "ranks": str(row.rank)}
-        found = self._connection.request("inspect.list", asked, _DETAIL_SECONDS)["rows"]
-        labels = [each["actor"] for each in found if each["mesh"] == row.mesh_id]
+        found = self._connection.ask(ListRanks(state, ranks=str(row.rank)), _DETAIL_SECONDS)
+        labels = [each.actor for each in found.rows if each.mesh == row.mesh_id]
         if state == STOPPED:
             return [f"{debugger}, and there:  attach {label} {row.rank}" for label in labels]
         return [f"{debugger}, and there:  interrupt {label} ranks({row.rank})    stops it" for label in labels]

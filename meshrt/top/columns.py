@@ -24,7 +24,7 @@ class Column:
     Attributes:
         name: Name in options and keys.
         text: Returns the text of a cell, given the row and the time of the look (epoch seconds).
-        order: Returns the sort key of a row; None: not known, sorted last.
+        order: Returns the sort key of a row, of any type that has an order; None: not known, sorted last.
         largest_first: Whether the largest come first, unless the order is reversed.
         right: Whether it is flush right: a number.
         wanted: Returns whether the column is shown, given all rows.
@@ -33,7 +33,7 @@ class Column:
     name: str
     title: str
     text: Callable[[Row, float], str]
-    order: Callable[[Row], Any]
+    order: Callable[[Row], Any]  # Any: types that have an order, and None
     largest_first: bool = False
     right: bool = False
     wanted: Callable[[Sequence[Row]], bool] = lambda _rows: True
@@ -69,7 +69,7 @@ def _runs(row: Row) -> str:
     return escaped_line(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
 
 
-def _several(value: Callable[[Row], Any]) -> Callable[[Sequence[Row]], bool]:
+def _several(value: Callable[[Row], object]) -> Callable[[Sequence[Row]], bool]:
     """Return a `Column.wanted` that is true if not all rows have the same value."""
     return lambda rows: len(set(map(value, rows))) > 1
 
@@ -77,7 +77,7 @@ def _several(value: Callable[[Row], Any]) -> Callable[[Sequence[Row]], bool]:
 def _amount(
     name: str,
     title: str,
-    value: Callable[[Row], Any],
+    value: Callable[[Row], float | None],
     text: Callable[[Row], str],
     *,
     rare: bool = False,

@@ -7,13 +7,12 @@ A rank: ``there -> dead`` when a look says so, or when no look contains its mesh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from meshrt.memory.growth import weight
 from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, RUNNING
 from meshrt.selection import Shape
+from meshrt.top.operations import Looked, MeshLook, RankLook, Use, WorkOfRank
 
 __all__ = ["ActorLoad", "Key", "Model", "Row", "Totals"]
 
@@ -124,7 +123,7 @@ class _Process:
 
 
 class Model:
-    """Builds rows from looks (`meshrt.top.root.Looks.look`), one after the other. One thread."""
+    """Builds rows from looks (`meshrt.top.operations.Looked`), one after the other. One thread."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
@@ -170,27 +169,26 @@ class Model:
         for process in self._processes.values():
             process.weight = None
 
-    def take(self, look: Mapping[str, Any], *, chosen: bool = False) -> None:
+    def take(self, look: Looked, *, chosen: bool = False) -> None:
         """Add a look.
 
         Args:
             chosen: The look was at some of the ranks only: the others keep their facts, and are not shown.
         """
-        self.time = look["time"]
-        meshes = {mesh["mesh_id"]: mesh for mesh in look["meshes"]}
-        shapes = {mesh_id: Shape.from_wire(mesh["shape"]) for mesh_id, mesh in meshes.items()}
+        self.time = look.time
+        meshes = {mesh.mesh_id: mesh for mesh in look.meshes}
+        shapes = {mesh_id: Shape.from_wire(mesh.shape) for mesh_id, mesh in meshes.items()}
         shown: list[Key] = []
-        for values in look["ranks"]:
-            facts = dict(zip(look["columns"], values, strict=True))
-            mesh_id, rank = key = (facts["mesh_id"], facts["rank"])
-            coords = shapes[mesh_id].coordinates(rank)
-            self._rows[key] = self._row(key, facts, meshes[mesh_id], coords)
+        for rank in look.ranks:
+            key = (rank.mesh_id, rank.rank)
+            coords = shapes[rank.mesh_id].coordinates(rank.rank)
+            self._rows[key] = self._row(key, rank, meshes[rank.mesh_id], coords)
             shown.append(key)
-        self._bury(meshes.keys(), look["time"])
+        self._end(meshes.keys(), look.time)
         ended = [] if chosen else [key for key in self._rows if key[0] not in meshes]
         self._shown = shown + ended
 
-    def _bury(self, meshes: Any, now: float) -> None:
+    def _end(self, meshes: Container[str], now: float) -> None:
         """Mark ranks dead whose mesh has ended."""
         gone = [key for key in self._processes if key[0] not in meshes]
         for key in gone:
@@ -201,35 +199,36 @@ class Model:
         for key in ended[: max(0, len(ended) - _KEPT)]:
             del self._rows[key]
 
-    def _row(self, key: Key, facts: Mapping[str, Any], mesh: Mapping[str, Any], coords: Mapping[str, int]) -> Row:
+    def _row(self, key: Key, look: RankLook, mesh: MeshLook, coords: Mapping[str, int]) -> Row:
         process = self._processes.get(key)
-        if process is None or (process.pid != facts["pid"] and facts["state"] != DEAD):
-            process = self._processes[key] = _Process(facts["pid"])
+        if process is None or (process.pid != look.pid and look.state != DEAD):
+            process = self._processes[key] = _Process(look.pid)
         row = Row(
-            facts["mesh_id"],
-            mesh["name"] or facts["mesh_id"],
-            facts["rank"],
+            look.mesh_id,
+            mesh.name or look.mesh_id,
+            look.rank,
             coords,
-            facts["host"],
-            facts["pid"] or process.pid,
-            facts["incarnation"] or 0,
-            facts["state"],
-            facts["since"],
-            facts["place"] or "",
-            facts["note"] or "",
-            tuple(mesh["actors"]),
+            look.host,
+            look.pid or process.pid,
+            look.incarnation,
+            look.state,
+            look.since,
+            look.place,
+            look.note,
+            tuple(mesh.actors),
         )
         if row.state == DEAD:
             return row
-        row = replace(row, threads=facts["threads"], cpu=_percent(process, facts), gpu=_gpu(facts))
-        if facts["rss"] is not None:
-            row = replace(
-                row, rss=facts["rss"], swap=facts["swap"], store=_store(facts), growth=_growth(process, facts)
-            )
-        return self._with_load(row, process, facts)
+        use, work = look.use, look.work
+        row = replace(row, threads=use.threads, cpu=_percent(process, use), gpu=_gpu(work))
+        if use.rss is not None:
+            # Without shared memory: each shared page that it has read counts in its RSS too.
+            growth = _growth(process, use.rss - (use.shmem or 0) + look.store)
+            row = replace(row, rss=use.rss, swap=use.swap, store=look.store, growth=growth)
+        return self._with_load(row, process, work)
 
-    def _with_load(self, row: Row, process: _Process, facts: Mapping[str, Any]) -> Row:
-        if facts["actors"] is None:
+    def _with_load(self, row: Row, process: _Process, work: WorkOfRank | None) -> Row:
+        if work is None:
             process.misses += 1
             process.silent = process.silent if process.misses > 1 else self.time
             if process.misses >= _MISSES and row.state in (RUNNING, BLOCKED):
@@ -237,15 +236,19 @@ class Model:
                 return replace(row, state=NOT_ANSWERING, since=process.silent, note=note)
             return row
         process.misses = 0
-        before, process.calls = process.calls, ({each[0]: each[2] for each in facts["actors"]}, facts["told"])
-        seconds = facts["told"] - before[1] if before is not None else 0.0
+        before, process.calls = process.calls, ({each.name: each.calls for each in work.actors}, work.told)
+        seconds = work.told - before[1] if before is not None else 0.0
         known = before[0] if before is not None else {}
         actors = tuple(
             # An actor that was stopped and started again counts from 0; a new one has counted since it started.
             ActorLoad(
-                name, endpoint, max(0, calls - known.get(name, 0)) / seconds if seconds > 0 else None, waiting, more
+                each.name,
+                each.endpoint,
+                max(0, each.calls - known.get(each.name, 0)) / seconds if seconds > 0 else None,
+                each.waiting,
+                each.more,
             )
-            for name, endpoint, calls, waiting, more in facts["actors"]
+            for each in work.actors
         )
         return replace(
             row,
@@ -263,28 +266,23 @@ def _ended(row: Row, now: float, why: str) -> Row:
     )  # fmt: skip
 
 
-def _percent(process: _Process, facts: Mapping[str, Any]) -> float | None:
-    if facts["cpu"] is None:
+def _percent(process: _Process, use: Use) -> float | None:
+    if use.cpu is None or use.at is None:
         return None
-    before, process.cpu = process.cpu, (facts["cpu"], facts["at"])
-    if before is None or facts["at"] <= before[1]:
+    before, process.cpu = process.cpu, (use.cpu, use.at)
+    if before is None or use.at <= before[1]:
         return None
-    return float(100 * max(0.0, facts["cpu"] - before[0]) / (facts["at"] - before[1]))
+    return 100 * max(0.0, use.cpu - before[0]) / (use.at - before[1])
 
 
-def _growth(process: _Process, facts: Mapping[str, Any]) -> int | None:
+def _growth(process: _Process, weight: int) -> int | None:
     if not process.seen:
         process.seen = True  # the first look makes it load code for the answer: that is not growth of its own
         return None
-    now = weight({name: value for name, value in facts.items() if value is not None})
     if process.weight is None:
-        process.weight = now
-    return now - process.weight
+        process.weight = weight
+    return weight - process.weight
 
 
-def _store(facts: Mapping[str, Any]) -> int:
-    return int((facts["store_own"] or 0) + (facts["store_held"] or 0))
-
-
-def _gpu(facts: Mapping[str, Any]) -> int | None:
-    return sum(facts["devices"].values()) if facts["devices"] else None
+def _gpu(work: WorkOfRank | None) -> int | None:
+    return sum(work.devices.values()) if work is not None and work.devices else None

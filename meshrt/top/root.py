@@ -1,6 +1,4 @@
-"""The root's side of ``top``: one look at ranks, as plain data. On the root's loop.
-
-``top.look`` {actor, ranks}: a look at the selected ranks; both are optional.
+"""The root's side of ``top``: one look at ranks. On the root's loop.
 
 Host agents read ``/proc`` of their ranks, so each rank has a row whatever it does. Ranks that are not known to be
 silent also return the work of their actors. The look waits for them at most `_SECONDS`.
@@ -12,23 +10,21 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from meshrt.hooks.facts import Answered, Body
+from meshrt.hooks.facts import Answered
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.inspect.asking import gather_groups
-from meshrt.inspect.packing import packed
 from meshrt.memory.references import held_of
-from meshrt.program.chosen import Chosen, choose
+from meshrt.program.chosen import choose
 from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.words import DEAD, NOT_ANSWERING, silence
-from meshrt.top.operations import Work, WorkOfRank
+from meshrt.top.operations import Look, Looked, MeshLook, RankLook, Use, Work, WorkOfRank
 from meshrt.wire.control import Address
 
-__all__ = ["COLUMNS", "Looks", "load"]
+__all__ = ["Looks", "load"]
 
 #: Seconds for the answers of ranks, and more where many of them share few processors. Below 0.3 s no agent asks a
 #: silent rank for its stacks: a look every second would make it write them every second.
@@ -41,11 +37,8 @@ _MEASURE_SECONDS = 0.8
 _NOTE = 120
 _STOPPED = ("T", "t")
 
-#: Columns of the rows of ranks: sent once, not in each row.
-COLUMNS = (
-    "mesh_id", "rank", "host", "pid", "incarnation", "state", "since", "place", "note",
-    "rss", "shmem", "swap", "store_own", "store_held", "cpu", "at", "threads", "actors", "told", "devices",
-)  # fmt: skip
+#: What of an agent's answer about a rank is in `Use`, in its order.
+_USE = ("rss", "shmem", "swap", "cpu", "at", "threads")
 
 
 class Looks:
@@ -60,23 +53,14 @@ class Looks:
         """A rank has ended."""
         self._ended[mesh_id, rank] = str(fate)
 
-    async def serve(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``top.look``.
+    async def look(self, client: ToolClient, asked: Look) -> Looked:
+        """Serve `Look`.
 
         Raises:
             UsageError: There is no such actor.
             SelectionError: No such ranks.
         """
-        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
-        return await self._look(choose(program_of(self._services).targets, actor, ranks))
-
-    async def _look(self, chosen: Chosen) -> Body:
-        """Return ``{"time", "run_id", "meshes", "columns", "ranks"}``.
-
-        ``meshes``: all meshes, ``{"mesh_id", "name", "shape", "actors"}``. A rank's row is a list in the order of
-        ``columns``, with null for values that are not known. ``cpu``: seconds so far, at the monotonic time ``at``;
-        ``actors``: the answer of `meshrt.top.rank`, at the time ``told``; null if the rank has not answered.
-        """
+        chosen = choose(program_of(self._services).targets, asked.actor, asked.ranks)
         seconds = _SECONDS + _PER_RANK * max(0, sum(map(len, chosen.targets.values())) - _FEW)
         measured, groups = await asyncio.gather(
             self._services.measure(chosen.targets, _MEASURE_SECONDS, work=True),
@@ -93,33 +77,28 @@ class Looks:
         for mesh in meshes:
             for rank in chosen.targets.get(mesh.mesh_id, ()):
                 address = (mesh.mesh_id, rank)
-                facts, pid = measured.ranks.get(address, {}), mesh.pids.get(rank, 0)
-                work = told.get(address)
-                doing = self._doing(mesh, rank, chosen.doing(*address), facts)
-                doing = doing.measured(facts, mesh.hosts[rank], measured)
-                rows.append({
-                    "mesh_id": mesh.mesh_id, "rank": rank, "host": mesh.hosts[rank], "pid": pid,
-                    "incarnation": mesh.incarnations.get(rank, 0), "state": doing.word, "since": doing.since,
-                    "place": doing.where, "note": doing.note[:_NOTE], **facts, **held.get(pid, {}),
-                    "actors": work and work.actors, "told": work and work.told,
-                    "devices": (work and work.devices) or None,
-                })  # fmt: skip
-        return {
-            "time": time.time_ns() / 1e9,
-            "run_id": self._services.run_id,
-            "meshes": [
-                {
-                    "mesh_id": mesh.mesh_id,
-                    "name": mesh.name,
-                    "shape": mesh.shape.to_wire(),
-                    "actors": list(mesh.actors),
-                }
-                for mesh in meshes
-            ],
-            **packed(rows, COLUMNS),
-        }
+                facts, pid, host = measured.ranks.get(address, {}), mesh.pids.get(rank, 0), mesh.hosts[rank]
+                doing = self._doing(mesh, rank, chosen.doing(*address), facts).measured(facts, host, measured)
+                store = held.get(pid, {})
+                rows.append(
+                    RankLook(
+                        *address,
+                        host=host,
+                        pid=pid,
+                        incarnation=mesh.incarnations.get(rank, 0),
+                        state=doing.word,
+                        since=doing.since,
+                        place=doing.where,
+                        note=doing.note[:_NOTE],
+                        use=Use(*map(facts.get, _USE)),
+                        store=store.get("store_own", 0) + store.get("store_held", 0),
+                        work=told.get(address),
+                    )
+                )
+        kept = [MeshLook(mesh.mesh_id, mesh.name, mesh.shape.to_wire(), mesh.actors) for mesh in meshes]
+        return Looked(time.time_ns() / 1e9, self._services.run_id, kept, rows)
 
-    def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: Mapping[str, Any]) -> State:
+    def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: Mapping[str, object]) -> State:
         """Return the state of a rank; the kernel reports a stop by a signal before any request times out."""
         if rank in mesh.ended:  # perhaps since the request
             ended = mesh.ended[rank]
@@ -137,5 +116,5 @@ class Looks:
 def load(services: RootServices) -> None:
     """Serve looks: called once, by the first request."""
     looks = Looks(services)
-    services.tool_operations["top.look"] = looks.serve
+    services.serve_terminals(Look, looks.look)
     services.rank_gone.append(looks.gone)

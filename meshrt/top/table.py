@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from meshrt.memory.units import amount, change
 from meshrt.program.words import WORST_FIRST
@@ -54,13 +54,13 @@ def table(model: Model, sorting: Sorting) -> str:
     )
 
 
-def document(model: Model, sorting: Sorting, facts: dict[str, Any]) -> dict[str, Any]:
+def document(model: Model, sorting: Sorting, facts: Mapping[str, object]) -> dict[str, object]:
     """Return the rows and sums as plain data, as docs/json.md says; ``facts``: those of the program."""
     ranks = [_plain(row) for row in in_order(model.rows(), sorting)]
     return _SCHEMA.document({"command": "top", **facts, "time": model.time, "ranks": ranks})
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _plain(row: Row) -> dict[str, object]:
     actors = row.actors
     return {
         "mesh_id": row.mesh_id, "mesh": row.mesh, "rank": row.rank, "coords": dict(row.coords), "host": row.host,

@@ -126,8 +126,8 @@ def _plain(value: object) -> dict[str, object] | tuple[object, ...]:
     if isinstance(value, Message):
         return {"t": _tag(value), **msgspec.structs.asdict(value)}
     if isinstance(value, msgspec.Struct):  # `meshrt.hooks.operations.Data`
-        as_list = value.__struct_config__.array_like
-        return msgspec.structs.astuple(value) if as_list else msgspec.structs.asdict(value)
+        plain: dict[str, object] | tuple[object, ...] = msgspec.to_builtins(value, builtin_types=_BYTES)
+        return plain
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, int):

@@ -11,6 +11,7 @@ import pytest
 from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
 from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.rank_operations import CompleteAtRank, Ended, Evaluate, SetModes, Stopped, Value
+from meshrt.inspect.facts import DictFacts, NumberFacts
 from meshrt.mesh.program import start_root
 from meshrt.program.places import Place
 from tests.debug import busy
@@ -217,11 +218,11 @@ def test_expressions_in_running_actors() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     answer = worker.tight.call_one()
     with desk() as root:
-        state = {"kind": "dict", "items": {"'turns'": "0"}}
+        state = DictFacts({"'turns'": "0"})
         found = root.ask(Evaluate("worker", "p", "self.state"))
         assert (found.same, found.per) == (Value("{'turns': 0}", error=False), state)
         found = root.ask(Evaluate("worker", "p", "1 / 8"))
-        assert (found.same, found.per) == (Value("0.125", error=False), {"kind": "number", "value": 0.125})
+        assert (found.same, found.per) == (Value("0.125", error=False), NumberFacts(0.125))
         assert questions(root, "line_of").text.startswith("<function line_of")
         unknown = questions(root, "nothing")
         assert unknown.error and unknown.text.startswith("NameError: name 'nothing' is not defined (it runs: ")

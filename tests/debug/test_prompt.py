@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 
 import meshrt
 from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
 from meshrt.debug.rank_operations import Evaluate, Input, Stopped
+from meshrt.inspect.facts import ArrayFacts, NumberFacts
 from tests.debug.desk import WAIT, Desk, desk
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
@@ -163,10 +165,9 @@ def test_values_for_a_comparison() -> None:
         assert root.stopped().facts is None
         stop = root.show("p weights", brief=True)
         assert stop.text == "ndarray 1000 float64, min 0, max 999, mean 499.5\n"
-        assert stop.facts is not None
-        assert stop.facts["mean"] == 499.5
+        assert isinstance(stop.facts, ArrayFacts) and stop.facts.mean == 499.5
         stop = root.show("pp weights[3]", brief=True)
-        assert stop.facts == {"kind": "number", "value": 3.0}
+        assert stop.facts == NumberFacts(3.0)
         stop = root.show("p weights")
         assert stop.facts is None
         assert stop.text.startswith("array([")
@@ -230,4 +231,4 @@ def test_the_answer_can_be_sent() -> None:
     with desk() as root:
         worker.ask.call_one().get(WAIT)
         answer = root.ask(Evaluate("worker", "p", "numpy.ones((2, 3)) * float('nan')"))
-        assert json.loads(json.dumps(answer.per))["nan"] == 6
+        assert json.loads(json.dumps(msgspec.to_builtins(answer.per)))["nan"] == 6

@@ -94,7 +94,8 @@ def test_one_rank_raises(tmp_path: Path) -> None:
         f"call = trainer.step.call(17, {str(gate)!r})\n"
         "from meshrt.mesh.program import start_root\nservices = start_root().services\n"
         "def waits(rank):\n    table = services.tables.get('inspect.activity')\n"
-        "    row = table and table.get(mesh.mesh_id, rank, 'trainer')\n    return row and row.state == 'blocked'\n"
+        "    state = table and table.state(mesh.mesh_id, rank, 'trainer')\n"
+        "    return state and state.word == 'blocked'\n"
         f"while not all(map(waits, (0, 1, 3))): time.sleep(0.002)\nopen({str(gate)!r}, 'w').close()\ncall.get()",
     )
     assert done.returncode == 1

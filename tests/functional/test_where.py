@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, current_rank, endpoint, proc_mesh
-from meshrt.inspect import STACKS, render_stacks
+from meshrt.inspect.merged import MergedStacks
+from meshrt.inspect.records import ReadStacks, StackFrame
+from meshrt.inspect.text import render_stacks
 from meshrt.mesh.program import start_root
+from meshrt.program.places import Place
 from tests.support import standing
 from tests.support.asking import Question, stacks_of, where
 from tests.support.pausing import pause
@@ -30,8 +33,8 @@ def arrive(actor: ActorMesh[Any], directory: Path, endpoint: str, *args: Any) ->
 
 
 def innermost(record: dict[str, Any]) -> tuple[str, int]:
-    file, line, _, _ = record["frames"][-1]
-    return file, line
+    frame: StackFrame = record["frames"][-1]
+    return frame.file, frame.line
 
 
 def seen(rank: int = 0, actor: str = "", **wanted: Any) -> dict[str, Any]:
@@ -58,7 +61,7 @@ def test_a_rank_that_is_blocked(tmp_path: Path, endpoint: str, mark: str, holder
     stander = proc_mesh(n=2).spawn("stander", Stander, str(tmp_path))
     arrive(stander, tmp_path, endpoint)
     record = seen(state="blocked", holder=holder)
-    assert record["frames"] == [[FILE, line_of(mark), endpoint, False]]
+    assert record["frames"] == [StackFrame(FILE, line_of(mark), endpoint)]
     assert (record["kind"], record["actor"], record["endpoint"]) == ("actor", "stander", endpoint)
     assert record["since"] > 0 and record["cpu"] == 0
     later = seen(state="blocked")
@@ -69,8 +72,8 @@ def test_the_standard_library_below_user_code_is_shown(tmp_path: Path) -> None:
     stander = proc_mesh(n=1).spawn("stander", Stander, str(tmp_path))
     arrive(stander, tmp_path, "get_item")
     record = seen(state="blocked", holder="waiter.acquire")
-    assert [frame[2] for frame in record["frames"]] == ["get_item", "get", "wait"]
-    assert record["frames"][0][:2] == [FILE, line_of("get")]
+    assert [frame.function for frame in record["frames"]] == ["get_item", "get", "wait"]
+    assert innermost({"frames": record["frames"][:1]}) == (FILE, line_of("get"))
 
 
 def test_an_actor_that_waits_for_messages_is_idle(tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_a_loop_runs(tmp_path: Path) -> None:
     stander = proc_mesh(n=1).spawn("stander", Stander, str(tmp_path))
     arrive(stander, tmp_path, "loop")
     record = seen(state="running")
-    assert record["frames"][-1][2] == "loop" and record["since"] == 0
+    assert record["frames"][-1].function == "loop" and record["since"] == 0
     assert where()[0][0]["cpu"] > 0
 
 
@@ -100,11 +103,11 @@ def test_a_call_that_waits_for_another_rank(tmp_path: Path) -> None:
     waiting = mesh.slice(n=0).spawn("waiting", Stander, str(tmp_path))
     arrive(waiting, tmp_path, "wait_for", other.slice(n=1))
     record = seen(0, "waiting", state="blocked")
-    assert record["frames"] == [[FILE, line_of("call"), "wait_for", False]]
+    assert record["frames"] == [StackFrame(FILE, line_of("call"), "wait_for")]
     assert record["holder"] == "other.recv.call_one.get"
     frames = where("waiting", verbose=True)[0][0]["frames"]
-    assert [FILE, line_of("call"), "wait_for", False] in frames
-    assert any(hidden and "meshrt" in file for file, _, _, hidden in frames)
+    assert StackFrame(FILE, line_of("call"), "wait_for") in frames
+    assert any(frame.hidden and "meshrt" in frame.file for frame in frames)
 
 
 def test_a_second_actor_and_its_choice(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_a_thread_of_user_code(tmp_path: Path) -> None:
     wait_until(lambda: where()[0][-1]["state"] == "blocked", WAIT)
     idle, thread = where()[0]
     assert (idle["state"], thread["kind"], thread["name"]) == ("idle", "thread", "loader-1")
-    assert thread["frames"][0][:3] == [FILE, line_of("thread"), "load"]
+    assert thread["frames"][0] == StackFrame(FILE, line_of("thread"), "load")
 
 
 def test_an_endpoint_that_awaits(tmp_path: Path) -> None:
@@ -132,12 +135,12 @@ def test_an_endpoint_that_awaits(tmp_path: Path) -> None:
     actor = mesh.spawn("async", AsyncStander, str(tmp_path))
     arrive(actor, tmp_path, "wait")
     record = seen(state="blocked", endpoint="wait")
-    assert [frame[2] for frame in record["frames"]] == ["wait", "deeper", "items", "wait"]
-    assert [FILE, line_of("await"), "items", False] in record["frames"]
+    assert [frame.function for frame in record["frames"]] == ["wait", "deeper", "items", "wait"]
+    assert StackFrame(FILE, line_of("await"), "items") in record["frames"]
     assert record["holder"] == "Future"
     task = next(record for record in where()[0] if record["kind"] == "task")
     assert (task["name"], task["actor"], task["state"]) == ("beside", "async", "blocked")
-    assert task["frames"][0][:2] == [FILE, line_of("beside")]
+    assert task["frames"][0].file == FILE and task["frames"][0].line == line_of("beside")
 
 
 def test_an_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_a_task_that_blocks_the_loop_of_its_actor(tmp_path: Path) -> None:
     actor = proc_mesh(n=1).spawn("async", AsyncStander, str(tmp_path))
     arrive(actor, tmp_path, "block_in_task")
     record = seen(state="blocked", endpoint="block_in_task")
-    assert record["frames"] == [[FILE, line_of("awaiting"), "block_in_task", False]]
+    assert record["frames"] == [StackFrame(FILE, line_of("awaiting"), "block_in_task")]
     assert record["holder"] == "Task"
     tasks = [record for record in where()[0] if record["kind"] == "task"]
     assert [(task["name"], innermost(task), task["state"]) for task in tasks] == [
@@ -164,7 +167,7 @@ def test_a_rank_at_a_breakpoint(tmp_path: Path) -> None:
     stander = proc_mesh(n=2).spawn("stander", Stander, str(tmp_path))
     arrive(stander.slice(n=1), tmp_path, "stop_here")
     record = seen(1, state="stopped")
-    assert [frame[2] for frame in record["frames"]] == ["stop_here"]
+    assert [frame.function for frame in record["frames"]] == ["stop_here"]
     assert where()[0][0]["state"] == "idle"
 
 
@@ -181,17 +184,16 @@ def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     os.kill(pids[13], signal.SIGKILL)
     (record,) = start_root().registry.running()
     wait_until(lambda: 13 in record.fates, WAIT)
-    found: list[Any] = []
+    found: list[MergedStacks] = []
 
     def all_answer() -> bool:  # on a loaded machine faulthandler is asked of one that is only slow, which suffices
-        stacks = stacks_of(Question(STACKS, stack_suffices=True, targets={record.mesh_id: range(16)}))
-        found[:] = [stacks.to_wire()]
-        return bool(found[0]["meshes"][0]["answered"]["count"] == 13)
+        stacks = stacks_of(Question(ReadStacks.name(), stack_suffices=True, targets={record.mesh_id: range(16)}))
+        found[:] = [stacks.answer()]
+        return found[0].meshes[0].answered.count == 13
 
     wait_until(all_answer, WAIT)
-    wire = found[0]["meshes"][0]
-    assert wire["asked"] == 16
-    assert wire["culprits"]["ranks"] == [3, 7, 9, 12, 13]
+    assert found[0].meshes[0].asked == 16
+    assert found[0].meshes[0].culprits.ranks == [3, 7, 9, 12, 13]
     text = render_stacks(found[0])
     recv, lock, gil = (f"support/standing.py:{line_of(mark)}" for mark in ("recv", "lock", "gil"))
     assert text.index(recv) < text.index(lock)
@@ -214,18 +216,16 @@ def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
 
     def activity(rank: int, actor: str = "stander") -> Any:
         table = services.tables.get("inspect.activity")
-        return None if table is None else table.get(mesh_id, rank, actor)
+        return None if table is None else table.state(mesh_id, rank, actor)
 
     wait_until(lambda: activity(0) is not None and activity(2) is not None, WAIT)
-    row = activity(0)
-    assert (row.state, row.endpoint) == ("blocked", "on_rank")
-    assert row.place == (FILE, line_of("recv"), "recv")
+    assert (activity(0).word, activity(0).place) == ("blocked", Place(FILE, line_of("recv"), "recv"))
     assert activity(1) is None and activity(0, "beside") is None
     pause(pids[2])
-    wait_until(lambda: activity(2).state == "stopped by a signal", WAIT)
-    assert activity(2).place[1] == line_of("sleep")
+    wait_until(lambda: activity(2).word == "not-answering", WAIT)
+    assert activity(2).place.line == line_of("sleep")
     os.kill(pids[2], signal.SIGCONT)
-    wait_until(lambda: activity(2).state == "blocked", WAIT)
+    wait_until(lambda: activity(2).word == "blocked", WAIT)
     os.kill(pids[2], signal.SIGKILL)
     wait_until(lambda: activity(2) is None, WAIT)
     beside.slice(n=0).recv.broadcast()
@@ -274,8 +274,8 @@ def test_ranks_that_wait_for_each_other(kind: type[Caller] | type[AsyncCaller], 
     cycle = "rank 0 waits for caller.ask() of rank 1, which waits for caller.ask() of rank 0: a cycle, for "
 
     def told() -> bool:
-        found = stacks_of(Question(STACKS, {"actor": "", "verbose": False})).to_wire()["waits"]
-        left = [wait["left"] for wait in found if wait["cycle"] and wait["text"].startswith(cycle)]
+        found = stacks_of(Question(ReadStacks.name())).answer().waits
+        left = [wait.left for wait in found if wait.cycle and wait.text.startswith(cycle)]
         # When a get() gives up is known, and said; of an await it is not.
         return bool(left) and (left[0] is None or 0 < left[0] < 500) and (left[0] is None) is (kind is AsyncCaller)
 

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks.facts import Gathered, Group
-from meshrt.inspect import STACKS, Stacks
+from meshrt.hooks.facts import Answered, Gathered, Group
+from meshrt.hooks.operations import body_of, collected
+from meshrt.inspect.records import ReadStacks
+from meshrt.inspect.tree import Stacks
 from meshrt.mesh.program import start_root
 from tests.support.waiting import wait_until
 
@@ -96,21 +98,22 @@ def stacks_of(question: Question) -> Stacks:
     stacks = Stacks()
     for mesh in start_root().services.meshes():
         stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, mesh.shape.ranks())
-    for group in question.wait():
+    for group in collected(ReadStacks(), Gathered(question.wait(), done=True)).groups:
         stacks.add(group)
     return stacks
 
 
 def where(actor: str = "", *, verbose: bool = False, stack_suffices: bool = True) -> dict[int, list[dict[str, Any]]]:
-    """Return the records of every rank that has answered."""
-    question = Question(STACKS, {"actor": actor, "verbose": verbose}, stack_suffices=stack_suffices)
+    """Return the records of every rank that has answered, with ``"since"`` and ``"cpu"``."""
+    asked = ReadStacks(actor, verbose)
+    question = Question(asked.name(), body_of(asked), stack_suffices=stack_suffices)
     found: dict[int, list[dict[str, Any]]] = {}
-    for group in question.wait():
+    for group in collected(asked, Gathered(question.wait(), done=True)).groups:
         for rank in group.ranks:
-            if group.kind == "answered":
+            if isinstance(group, Answered):
                 per = group.per[rank]
                 found[rank] = [
-                    {**record, "since": since, "cpu": cpu}
-                    for record, since, cpu in zip(group.same["threads"], per["since"], per["cpu"], strict=True)
+                    {**body_of(record), "since": since, "cpu": cpu}
+                    for record, since, cpu in zip(group.same.threads, per.since, per.cpu, strict=True)
                 ]
     return found

@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import asdict
+
 from meshrt.debug import operations as ops
 from meshrt.debug.broker.attachable import actor_of, orphans, session_to_attach
 from meshrt.debug.broker.autoentry import AutoEntry
@@ -44,7 +46,6 @@ from meshrt.debug.rank_operations import (
 )
 from meshrt.debug.switch import refuse, switched_off
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Served
 from meshrt.hooks.services import RootServices, ToolClient
@@ -115,7 +116,7 @@ class Broker:
         services.serve_ranks(ReadSource, self._source)
         self._serve(ops.Hello, self._hello)
         self._serve(ops.Names, self._names)
-        services.tool_operations["debug.status"] = self._status
+        self._serve(ops.Status, self._status)
         self._serve(ops.Attach, self._attach)
         self._serve(ops.Detach, self._detach)
         self._serve(ops.Send, self._send)
@@ -284,11 +285,10 @@ class Broker:
         }
         return ops.KnownNames(sorted(stopped), list(dims), stopped)
 
-    async def _status(self, client: ToolClient, body: Body) -> Body:
-        """Return the state of everything (`inspect.status`), and the pids of the terminals."""
-        now = await self._program.looked() if body.get("hosts") else self._targets
+    async def _status(self, client: ToolClient, asked: ops.Status) -> ops.StatusAnswer:
+        now = await self._program.looked() if asked.hosts else self._targets
         terminals = [person.pid for person in self._persons()]
-        return {**status_of(now, self._services), "terminals": terminals, "own": client.pid}
+        return ops.StatusAnswer(**asdict(status_of(now, self._services)), terminals=terminals, own=client.pid)
 
     # -- one rank ------------------------------------------------------------------------------------------------------
 

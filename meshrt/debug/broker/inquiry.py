@@ -15,13 +15,14 @@ from meshrt.debug.broker.sessions import Session, SessionTable, session_key
 from meshrt.debug.operations import Interrupt, JobReport, Logs, Print
 from meshrt.debug.protocol import BUSY, STOPPED, SessionKey
 from meshrt.debug.rank_operations import Evaluate, Interrupted, InterruptRank, Value
-from meshrt.hooks.facts import Answered, Body, Collected, Gathered, Group
+from meshrt.hooks.facts import Answered, Collected, Unanswered
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect import STACKS, innermost
-from meshrt.inspect.asking import why_silent
-from meshrt.inspect.known import actors_known
+from meshrt.inspect.facts import Facts
 from meshrt.inspect.output import line_count, tails
+from meshrt.inspect.records import ReadStacks, Threads, Times
+from meshrt.inspect.tree import StackAnswer, innermost
 from meshrt.program.groups import by_mesh
+from meshrt.program.program import program_of
 from meshrt.program.targets import Actor, Selected, Targets
 from meshrt.program.words import silence
 from meshrt.show.text import since
@@ -113,7 +114,7 @@ class Inquiry:
         for rank in running:
             job.expect(session_key(actor, rank), actor.label)
 
-        def report(collected: Collected[Value, Body]) -> None:
+        def report(collected: Collected[Value, Facts]) -> None:
             for group in collected.groups:
                 for rank in group.ranks:
                     key = session_key(actor, rank)
@@ -178,8 +179,7 @@ class Inquiry:
                             self._give_up(key, job)
                             job.answer(key, "idle" if group.same.state == "idle" else "standing", group.same.text)
                     elif group.kind == "silent":
-                        same = {"state": group.state, "stack": group.stack}
-                        self._explain_one(job, key, Group(group.mesh_id, group.ranks, "silent", same, {}))
+                        self._explain_one(job, key, group)
                     else:
                         self._give_up(key, job)
                         job.answer(key, group.kind, group.why)
@@ -196,31 +196,32 @@ class Inquiry:
         if not keys:
             return
 
-        def report(gathered: Gathered) -> None:
-            for group in gathered.groups:
+        def report(collected: Collected[Threads, Times]) -> None:
+            for group in collected.groups:
                 for rank in group.ranks:
                     key = keys[group.mesh_id, rank]
-                    if self._waits(key, job) and group.kind != "gone":  # `gone` reports that
+                    gone = isinstance(group, Unanswered) and group.kind == "gone"  # `gone` reports that
+                    if self._waits(key, job) and not gone:
                         self._explain_one(job, key, group)
 
-        asked = {"actor": "" if actor.thread else actor.name, "verbose": False}
-        self._services.gather(by_mesh(keys), STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
+        asked = ReadStacks("" if actor.thread else actor.name)
+        self._services.gather_groups(by_mesh(keys), asked, _STACK_SECONDS, report, stack_suffices=True)
 
-    def _explain_one(self, job: Job, key: SessionKey, group: Group) -> None:
+    def _explain_one(self, job: Job, key: SessionKey, group: StackAnswer) -> None:
         # When the rank stops, that is announced like any other stop.
         self._give_up(key, job)
         self._late.add(key)
-        actors = actors_known(self._services, key.mesh_id, key.rank)
+        actors = program_of(self._services).sources.activity.actors(key.mesh_id, key.rank)
         place, seconds, state = innermost(group, key.rank, key.actor, key.thread, actors)
-        why = why_silent(group.same) if group.kind == "silent" else str(group.same)
-        if group.kind == "silent":
+        why = "" if isinstance(group, Answered) else group.why or silence(group.state)
+        if why:
             seconds = self._targets.silent_for(key.mesh_id, key.rank)
         if place:
             duration = f", for {since(0, seconds)}" if seconds >= 1 else ""
-            silent = "" if group.kind == "answered" else f"; {why}"
+            silent = f"; {why}" if why else ""
             in_c = "" if state == "running" else "in C code: "  # a running rank may be in Python code
             job.answer(key, "blocked", f"{in_c}{place}{duration}{silent}")
-        elif group.kind == "answered":
+        elif not why:
             job.answer(key, "idle", "")  # its endpoint ended before the interrupt
             self._late.discard(key)
         else:

@@ -12,9 +12,9 @@ from typing import Literal
 from meshrt.debug.broker.sessions import Session
 from meshrt.debug.operations import AttachedReport, JobAnswer, JobReport, Kind
 from meshrt.debug.protocol import PDB_PROMPT, SessionKey
-from meshrt.hooks.facts import Body
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
+from meshrt.inspect.facts import Facts
 from meshrt.wire.pending import PendingTable
 
 __all__ = ["Attachment", "Job", "Jobs"]
@@ -47,7 +47,7 @@ class Job:
         self._services = services
         self._done = done
         self._pending: dict[SessionKey, str] = {}
-        self._answers: dict[tuple[str, Kind, str, bool], tuple[list[int], Body | None]] = {}
+        self._answers: dict[tuple[str, Kind, str, bool], tuple[list[int], Facts | None]] = {}
         self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
         self._scheduled = False
         self._started = False
@@ -74,7 +74,7 @@ class Job:
         kind: Kind,
         text: str,
         ranks: Iterable[int],
-        facts: Body | None = None,
+        facts: Facts | None = None,
         *,
         failed: bool = False,
     ) -> None:
@@ -83,7 +83,7 @@ class Job:
         self._answers.setdefault((label, kind, text, failed), ([], facts))[0].extend(ranks)
 
     def answer(
-        self, key: SessionKey, kind: Kind, text: str, facts: Body | None = None, *, failed: bool = False
+        self, key: SessionKey, kind: Kind, text: str, facts: Facts | None = None, *, failed: bool = False
     ) -> None:
         """Report the result of a rank that is waited for; any other rank is ignored. Arguments as in `settle`."""
         label = self._pending.pop(key, None)
@@ -159,7 +159,7 @@ class Job:
         self._settle(session, "held", f"process {pid} has attached")
 
     def _settle(
-        self, session: Session, kind: Kind, text: str, facts: Body | None = None, *, failed: bool = False
+        self, session: Session, kind: Kind, text: str, facts: Facts | None = None, *, failed: bool = False
     ) -> None:
         if session.waiter is self:
             session.waiter = session.attachment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import asdict
+
 from meshrt.debug.broker.sessions import Session
 from meshrt.debug.operations import Snapshot
 from meshrt.inspect.listing import row_of
@@ -16,7 +18,7 @@ def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Snapshot:
     """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last."""
     rank, at = session.key.rank, session.at
     return Snapshot(
-        **row_of(targets, actor, rank, targets.states(actor)[rank]),
+        **asdict(row_of(targets, actor, rank, targets.states(actor)[rank])),
         session=session.state,
         reason=at.reason,
         text=session.text,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from meshrt.debug.operations import JobReport, Kind
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.addresses import without_addresses
+from meshrt.inspect.facts import Facts
 from meshrt.inspect.shortening import lines_of, shortened
 from meshrt.selection import fold_ranks, group_by_value
 
@@ -53,7 +56,7 @@ _HEAD = re.compile(r"^\[(?=(?:[\w-]+ )?\d[\d,-]*\])", re.M)
 class _Answer(NamedTuple):
     rank: int
     text: str
-    facts: Any
+    facts: Facts | None
     failed: bool
 
 
@@ -141,7 +144,7 @@ class Answers:
                     lines += _outcome(label, kind, ranks, text)
         return shown("\n".join(lines))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Body:
         """Return the same as plain data: groups of equal answers, and the ranks that have not answered."""
         answers = []
         for (label, kind), members in self._kinds.items():
@@ -153,7 +156,7 @@ class Answers:
                         "kind": kind,
                         "ranks": list(ranks),
                         "text": text,
-                        "facts": first.facts,
+                        "facts": msgspec.to_builtins(first.facts),
                         "failed": first.failed,
                     }
                 )
@@ -215,7 +218,7 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | Non
     return [*lines, shown] if by_item and not brief else [shown, *lines]
 
 
-def _changes(who: str, text: str, facts: Any, reference: _Answer, items: Sequence[str] | None) -> list[str]:
+def _changes(who: str, text: str, facts: Facts | None, reference: _Answer, items: Sequence[str] | None) -> list[str]:
     """Return how ``text`` differs from the answer ``reference``; ``items``: the items of a dict that differ."""
     if items:  # dicts without a different item differ in their order, for instance
         return [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]

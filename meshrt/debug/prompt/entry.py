@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.leftovers import left_behind
@@ -160,7 +159,7 @@ def enter_here(waited: Waited) -> None:
     client = _connect(program, person=True)
     repl, terminal = _prompt(client, lambda: waited.done() and not client.standing)
 
-    def done(future: Future[object]) -> None:
+    def done(future: Waited) -> None:
         try:
             error = future.exception()
         except Exception:  # the thread may wait for something other than a call

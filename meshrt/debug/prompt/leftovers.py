@@ -9,6 +9,7 @@ from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.tables import by_actor
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
+from meshrt.inspect.operations import ListRanks
 
 __all__ = ["left_behind"]
 
@@ -21,7 +22,7 @@ def left_behind(client: Client, own: Collection[int]) -> str:
     """
     try:
         breaks = client.request(Breaks()).breaks if own else []
-        rows = client.ask("inspect.list", state="stopped", actor="", ranks="")["rows"]
+        rows = client.request(ListRanks(state="stopped")).rows
     except (MeshError, OSError) as error:  # a TimeoutError is an OSError
         return f"what is left behind is not known: {str(error) or 'the program does not answer'}"
     left = [f"breakpoint {row.id} at {row.place} (clear {row.id})" for row in breaks if row.id in own]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from meshrt.inspect.addresses import without_addresses
+from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
 from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary"]
@@ -22,10 +22,10 @@ _FEW = 8
 _MOST_NAMED = 8
 
 
-def number_in(text: str, facts: Any) -> float | None:
+def number_in(text: str, facts: Facts | None) -> float | None:
     """Return the value of an answer that is a number, from its facts or else from its text; None: not a number."""
-    if isinstance(facts, Mapping):
-        return float(facts["value"]) if facts.get("kind") == "number" else None
+    if facts is not None:
+        return facts.value if isinstance(facts, NumberFacts) else None
     try:
         return float(text) if len(text) <= 40 and not text.startswith(("*", "_")) and "_" not in text else None
     except ValueError:
@@ -52,7 +52,7 @@ def outliers(values: Mapping[int, float]) -> list[int]:
     return sorted(odd)
 
 
-def summary(answers: Sequence[tuple[int, str, Any]]) -> str:
+def summary(answers: Sequence[tuple[int, str, Facts | None]]) -> str:
     """Return one line about (rank, text, facts) of several ranks, or "" where it would add nothing.
 
     Numbers: min, median and max with the ranks that have them, and the outliers. Arrays: whether shapes or types
@@ -62,24 +62,32 @@ def summary(answers: Sequence[tuple[int, str, Any]]) -> str:
     if len(numbers) == len(answers):
         distinct = len(set(numbers.values()))
         return _of_numbers(numbers) if distinct > _FEW or (distinct > 2 and outliers(numbers)) else ""
-    arrays = {rank: facts for rank, _, facts in answers if isinstance(facts, Mapping) and facts.get("kind") == "array"}
+    arrays = {rank: facts for rank, _, facts in answers if isinstance(facts, ArrayFacts)}
     return _of_arrays(arrays) if len(arrays) > 1 and len(arrays) == len(answers) else ""
 
 
-def array_difference(facts: Any, other: Any) -> str:
+def array_difference(facts: Facts | None, other: Facts | None) -> str:
     """Return what differs between two arrays, by their facts; "" if one of them is not an array."""
-    if any(not isinstance(each, Mapping) or each.get("kind") != "array" for each in (facts, other)):
+    if not isinstance(facts, ArrayFacts) or not isinstance(other, ArrayFacts):
         return ""
-    parts = [f"{name} {_short(other.get(name))} -> {_short(facts.get(name))}" for name in ("shape", "dtype", "device")
-             if facts.get(name) != other.get(name)]  # fmt: skip
-    for name in ("min", "max", "mean", "nan", "masked"):
-        value, before = facts.get(name), other.get(name)
-        if value != before and isinstance(value, int | float) and isinstance(before, int | float):
-            parts.append(f"{name} {value - before:+.6g}")
+    kinds = zip(_kind(facts).items(), _kind(other).values(), strict=True)
+    parts = [f"{name} {before} -> {value}" for (name, value), before in kinds if value != before]
+    numbers = zip(_numbers(facts).items(), _numbers(other).values(), strict=True)
+    for (name, number), earlier in numbers:
+        if number is not None and earlier is not None and number != earlier:
+            parts.append(f"{name} {number - earlier:+.6g}")
     return ", ".join(parts)
 
 
-def dict_difference(facts: Any, other: Any) -> list[str] | None:
+def _kind(facts: ArrayFacts) -> dict[str, str]:
+    return {"shape": "x".join(map(str, facts.shape)) or "()", "dtype": facts.dtype, "device": facts.device}
+
+
+def _numbers(facts: ArrayFacts) -> dict[str, float | None]:
+    return {"min": facts.min, "max": facts.max, "mean": facts.mean, "nan": facts.nan, "masked": facts.masked}
+
+
+def dict_difference(facts: Facts | None, other: Facts | None) -> list[str] | None:
     """Return the items that differ between two dicts, by their facts.
 
     Addresses of objects are ignored.
@@ -87,22 +95,17 @@ def dict_difference(facts: Any, other: Any) -> list[str] | None:
     Returns:
         One line for each item; None if one of them is not a dict, or if keys differ in addresses alone.
     """
-    if any(not isinstance(each, Mapping) or each.get("kind") != "dict" for each in (facts, other)):
+    if not isinstance(facts, DictFacts) or not isinstance(other, DictFacts):
         return None
     items, before = (
-        {without_addresses(key): without_addresses(text) for key, text in each["items"].items()}
-        for each in (facts, other)
+        {without_addresses(key): without_addresses(text) for key, text in each.items.items()} for each in (facts, other)
     )
-    if len(items) < len(facts["items"]) or len(before) < len(other["items"]):
+    if len(items) < len(facts.items) or len(before) < len(other.items):
         return None
     lines = [f"{key}: {text}  (not there)" for key, text in items.items() if key not in before]
     lines += [f"{key}: {items[key]}  ({text})" for key, text in before.items() if items.get(key, text) != text]
     lines += [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]
     return [" ".join(line.split()) if "\n" in line else line for line in lines]  # values of arrays have several lines
-
-
-def _short(value: Any) -> str:
-    return "x".join(map(str, value)) or "()" if isinstance(value, list | tuple) else str(value)
 
 
 def _of_numbers(values: Mapping[int, float]) -> str:
@@ -124,13 +127,14 @@ def _with(values: Mapping[int, float], wanted: float) -> str:
     return f"[{fold_ranks(rank for rank, value in values.items() if value == wanted)}]"
 
 
-def _of_arrays(arrays: Mapping[int, Mapping[str, Any]]) -> str:
+def _of_arrays(arrays: Mapping[int, ArrayFacts]) -> str:
     parts = []
     for name in ("shape", "dtype", "device"):
-        groups = group_by_value((rank, str(facts.get(name))) for rank, facts in arrays.items())
+        values = ((rank, getattr(facts, name)) for rank, facts in arrays.items())
+        groups = group_by_value((rank, str(list(value) if name == "shape" else value)) for rank, value in values)
         if len(groups) > 1:
             parts.append(f"{name} differs: " + ", ".join(f"[{fold_ranks(ranks)}] {value}" for ranks, value in groups))
-    with_nan = [rank for rank, facts in arrays.items() if facts.get("nan")]
+    with_nan = [rank for rank, facts in arrays.items() if facts.nan]
     if with_nan:
         parts.append(f"NaN on [{fold_ranks(with_nan)}]")
     return "; ".join(parts)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
+from meshrt.inspect.operations import ProgramStatus, RankRow
 from meshrt.inspect.waittext import wait_lines
-from meshrt.program.words import WORST_FIRST
+from meshrt.program.places import Place
+from meshrt.program.words import DEAD, POST_MORTEM, STOPPED, WORST_FIRST
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
 from meshrt.show.ranks import fold_meshes
 from meshrt.show.table import Room, table
@@ -33,7 +34,7 @@ _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", 
 
 
 def listing(
-    rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, left_out: int = 0, width: int | None = None
+    rows: Sequence[RankRow], *, state: str = "stopped", fold: bool = True, left_out: int = 0, width: int | None = None
 ) -> str:
     """Return the table of ranks.
 
@@ -48,7 +49,7 @@ def listing(
     fold = fold and len(rows) > FOLD_ABOVE
     stops = state == "stopped"
     groups = _groups(rows, stops) if fold else [[row] for row in rows]
-    headers = (*(_HEADERS if stops else _STATE_HEADERS), *(("PID", "RSS") if "rss" in rows[0] else ()))
+    headers = (*(_HEADERS if stops else _STATE_HEADERS), *(("PID", "RSS") if rows[0].rss is not None else ()))
     cells = [_cells(members, fold, stops) for members in groups]
     right = [head for head in _NUMBERS if head != "Rank" or not fold]
     lines = table(headers, cells, Room(width, _DROPS, _CUTS), right=right, grid=True)
@@ -59,107 +60,104 @@ def listing(
     return "\n".join(lines)
 
 
-def _groups(rows: Sequence[Body], stops: bool) -> list[list[Body]]:
-    groups: dict[tuple[Any, ...], list[Body]] = {}
+def _groups(rows: Sequence[RankRow], stops: bool) -> list[list[RankRow]]:
+    groups: dict[tuple[object, ...], list[RankRow]] = {}
     for row in rows:
-        key = (row["actor"], repr(row["view"]), row["file"], row["function"], row["line"])
-        groups.setdefault(key if stops else (*key, row["state"], row["note"]), []).append(row)
+        key = (row.actor, repr(row.view), row.file, row.function, row.line)
+        groups.setdefault(key if stops else (*key, row.state, row.note), []).append(row)
     return list(groups.values())
 
 
-def _cells(members: Sequence[Body], folded: bool, stops: bool) -> tuple[Any, ...]:
-    first, ranks = members[0], [row["rank"] for row in members]
+def _cells(members: Sequence[RankRow], folded: bool, stops: bool) -> tuple[object, ...]:
+    first, ranks = members[0], [row.rank for row in members]
+    head: tuple[object, ...]
     if folded:
-        hosts = sorted({row["host"] for row in members})
+        hosts = sorted({row.host for row in members})
         host = hosts[0] + (f" (+{len(hosts) - 1})" if len(hosts) > 1 else "")
-        head = (first["actor"], fold_ranks(ranks), fold_coordinates(ranks, Shape.from_wire(first["view"])), host)
+        head = (first.actor, fold_ranks(ranks), fold_coordinates(ranks, Shape.from_wire(first.view)), host)
     else:
-        head = (first["actor"], first["rank"], str(first["coords"]), first["host"])
+        head = (first.actor, first.rank, str(first.coords), first.host)
     if stops:
-        return (*head, _function(first), first["line"])
-    note = f" ({first['note']})" if first["note"] else ""
-    place = f"{first['file'].rpartition('/')[2]}:{first['line']} ({first['function']})" if first["line"] else ""
-    began = [row["since"] for row in members]
+        return (*head, f"{first.module}.{first.function}", first.line)
+    note = f" ({first.note})" if first.note else ""
+    place = str(Place(first.file, first.line, first.function)) if first.line else ""
+    began = [row.since for row in members]
     lasts = _lasting(min(began), max(began), time.time_ns() / 1e9) if min(began) else ""
-    process = _process(members) if "rss" in first else ()
-    return (*head, first["state"] + note, lasts, place, *process)
+    process = _process(members) if first.rss is not None else ()
+    return (*head, first.state + note, lasts, place, *process)
 
 
-def _process(members: Sequence[Body]) -> tuple[str, str]:
+def _process(members: Sequence[RankRow]) -> tuple[str, str]:
     """Return the pid, if it is one process, and the resident memory, with unit; "" where it is not known."""
-    used = [row["rss"] / (1 << 20) for row in members if row["rss"]]
+    used = [row.rss / (1 << 20) for row in members if row.rss]
     if not used:
         return "", ""
     least, most = f"{min(used):.0f}", f"{max(used):.0f}"
-    return str(members[0]["pid"]) if len(members) == 1 else "", f"{least if least == most else f'{least}-{most}'} MiB"
+    return str(members[0].pid) if len(members) == 1 else "", f"{least if least == most else f'{least}-{most}'} MiB"
 
 
-def _function(row: Body) -> str:
-    return f"{row['module']}.{row['function']}"
-
-
-def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
+def _remarks(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
     """Return remarks on rows: stops after an exception, attached terminals, commands at work, errors of conditions."""
-    remarks: dict[str, list[Body]] = {}
+    remarks: dict[str, list[RankRow]] = {}
     for row in rows:
-        if row["state"] == "post-mortem":
+        if row.state == POST_MORTEM:
             remarks.setdefault("after an exception (c delivers it)", []).append(row)
-        if row["holder"]:
-            remarks.setdefault(f"held by the terminal of process {row['holder']}", []).append(row)
-        if row["note"]:
-            remarks.setdefault(row["note"], []).append(row)
-        if row["breakpoint_error"]:
-            remarks.setdefault(row["breakpoint_error"], []).append(row)
+        if row.holder:
+            remarks.setdefault(f"held by the terminal of process {row.holder}", []).append(row)
+        if row.note:
+            remarks.setdefault(row.note, []).append(row)
+        if row.breakpoint_error:
+            remarks.setdefault(row.breakpoint_error, []).append(row)
     return remarks.items()
 
 
-def by_actor(rows: Iterable[Body]) -> str:
+def by_actor(rows: Iterable[RankRow]) -> str:
     """Return the ranks of rows, folded, by actor: ``"debugee 0-3, other 5"``."""
     ranks: dict[str, list[int]] = {}
     for row in rows:
-        ranks.setdefault(row["actor"], []).append(row["rank"])
+        ranks.setdefault(row.actor, []).append(row.rank)
     return ", ".join(f"{actor} {fold_ranks(members)}" for actor, members in ranks.items())
 
 
-def status(body: Body) -> str:
+def status(found: ProgramStatus, terminals: Sequence[int], own: int) -> str:
     """Return the state of the whole program, on one screen.
 
     Args:
-        body: The broker's answer to ``debug.status``.
+        terminals: The pids of the terminals that are connected; ``own``: that of this one.
     """
     lines = []
     now = time.time_ns() / 1e9
-    for mesh in body["meshes"]:
-        sizes = ", ".join(f"{label}={size}" for label, size in mesh["sizes"])
-        name = f"{mesh['name']} " if mesh["name"] else ""
-        actors = ", ".join(mesh["actors"]) or "none"
-        lines.append(f"mesh {name}{mesh['mesh']} ({sizes}): {mesh['alive']} ranks alive; actors: {actors}")
-        ends = list(mesh["gone"].items())
+    for mesh in found.meshes:
+        sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes)
+        name = f"{mesh.name} " if mesh.name else ""
+        actors = ", ".join(mesh.actors) or "none"
+        lines.append(f"mesh {name}{mesh.mesh} ({sizes}): {mesh.alive} ranks alive; actors: {actors}")
+        ends = list(mesh.gone.items())
         lines += [f"  gone: {fold_ranks(ranks)} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
         if len(ends) > _MOST_GROUPS:
             lines.append(f"  and in {len(ends) - _MOST_GROUPS} more ways; `list dead` shows every one")
-    groups = [group for group in body["groups"] if group["state"] != "dead"]
-    groups.sort(key=lambda group: (group["actor"], WORST_FIRST.index(group["state"]), -group["count"]))
-    for (actor, state), members in groupby(groups, key=lambda group: (group["actor"], group["state"])):
+    groups = [group for group in found.groups if group.state != DEAD]
+    groups.sort(key=lambda group: (group.actor, WORST_FIRST.index(group.state), -group.count))
+    for (actor, state), members in groupby(groups, key=lambda group: (group.actor, group.state)):
         shown = list(members)
         for group in shown[:_MOST_GROUPS]:
-            place = f" at {group['place']}" if group["place"] else ""
-            note = f" ({group['note']})" if group["note"] else ""
-            began = f" for {_lasting(group['since'], group['latest'], now)}" if group["since"] else ""
-            lines.append(f"{actor} {fold_ranks(group['ranks'])}: {state}{place}{began}{note}")
+            place = f" at {group.place}" if group.place else ""
+            note = f" ({group.note})" if group.note else ""
+            began = f" for {_lasting(group.since, group.latest, now)}" if group.since else ""
+            lines.append(f"{actor} {fold_ranks(group.ranks)}: {state}{place}{began}{note}")
         rest = shown[_MOST_GROUPS:]
         if rest:
-            ranks = sum(group["count"] for group in rest)
+            ranks = sum(group.count for group in rest)
             lines.append(
                 f"{actor}: {ranks} more {state}, at {len(rest)} places; `list {state} {actor}` shows every one"
             )
-    if not body["meshes"]:
+    if not found.meshes:
         lines.append("nothing runs")
-    elif not any(group["state"] in ("stopped", "post-mortem") for group in groups):
+    elif not any(group.state in (STOPPED, POST_MORTEM) for group in groups):
         lines.append("nothing is stopped")
-    lines += wait_lines(body)
-    if len(body["terminals"]) > 1:
-        named = [f"{pid} (this one)" if pid == body["own"] else str(pid) for pid in body["terminals"]]
+    lines += wait_lines(found)
+    if len(terminals) > 1:
+        named = [f"{pid} (this one)" if pid == own else str(pid) for pid in terminals]
         lines.append(f"terminals: processes {', '.join(named)}")
     return escaped("\n".join(lines))
 

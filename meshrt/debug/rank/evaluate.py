@@ -21,11 +21,12 @@ from meshrt.debug.rank.shared import within_limit
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank_operations import Evaluate, Value
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import ActorState, Body
+from meshrt.hooks.facts import ActorState
 from meshrt.hooks.operations import Answers, Grouped
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
-from meshrt.inspect.values import describe, describe_pretty, safe_text, within
+from meshrt.inspect.facts import Facts, within
+from meshrt.inspect.values import describe, describe_pretty, safe_text
 from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["Evaluator", "namespace_of"]
@@ -48,7 +49,7 @@ class Evaluator:
         self._running = 0
         self._lock = threading.Lock()
 
-    def evaluate(self, asked: Evaluate, answer: Answers[Grouped[Value, Body]]) -> None:
+    def evaluate(self, asked: Evaluate, answer: Answers[Grouped[Value, Facts]]) -> None:
         """Evaluate an expression. On the control thread.
 
         Args:
@@ -78,10 +79,10 @@ class Evaluator:
         with self._lock:
             self._running -= 1
 
-    def _run(self, actor: ActorState, asked: Evaluate, answer: Answers[Grouped[Value, Body]]) -> None:
+    def _run(self, actor: ActorState, asked: Evaluate, answer: Answers[Grouped[Value, Facts]]) -> None:
         self._quiet.add(threading.get_ident())
         output = _Output()
-        facts: Body | None = None
+        facts: Facts | None = None
         error = False
         try:
             with routed(output):
@@ -101,7 +102,7 @@ class Evaluator:
         limit = within_limit(asked.limit)
         answer(Grouped(Value(cap(output.text + text, limit), error), within(facts, limit)), "")
 
-    def _show(self, actor: ActorState, asked: Evaluate) -> tuple[str, Body | None]:
+    def _show(self, actor: ActorState, asked: Evaluate) -> tuple[str, Facts | None]:
         command, expression = asked.command, asked.expression
         namespace = namespace_of(actor)
         code = awaiting.compiled(expression, "eval")
@@ -153,7 +154,7 @@ def namespace_of(actor: ActorState) -> dict[str, Any]:
     return {**names, "self": actor.instance}
 
 
-def _what_is(value: Any) -> tuple[str, Body | None]:
+def _what_is(value: Any) -> tuple[str, Facts | None]:
     """Return the text of pdb's ``whatis``."""
     function = getattr(value, "__func__", value)
     code = None
@@ -167,7 +168,7 @@ def _what_is(value: Any) -> tuple[str, Body | None]:
     return str(type(value)), None
 
 
-_COMMANDS: dict[str, Callable[[Any], tuple[str, Body | None]]] = {
+_COMMANDS: dict[str, Callable[[Any], tuple[str, Facts | None]]] = {
     "p": describe,
     "pp": describe_pretty,
     "whatis": _what_is,

@@ -25,7 +25,7 @@ from meshrt.debug.rank_operations import Ended, Input, Printed, Resumed, Stopped
 from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
-from meshrt.inspect.values import within
+from meshrt.inspect.facts import within
 from meshrt.program.places import Place
 
 __all__ = ["RankSession"]

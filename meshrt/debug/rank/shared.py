@@ -17,8 +17,8 @@ from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.suspended import may_break, raise_in, take_back
 from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
-from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import TEXT_LIMIT
+from meshrt.inspect.facts import Facts
 
 __all__ = ["Events", "Line", "Shared", "within_limit"]
 
@@ -61,7 +61,7 @@ class Line:
         #: Most characters of an answer that are sent.
         self.limit = TEXT_LIMIT
         #: Facts about a value that was printed.
-        self.facts: Body | None = None
+        self.facts: Facts | None = None
         #: The error of the line; "": none.
         self.error = ""
         #: Number of running lines: a line may run others, as the commands of a breakpoint.
@@ -110,7 +110,7 @@ class Line:
             raise_in(ident, KeyboardInterrupt)
             return True
 
-    def take(self) -> tuple[Body | None, str]:
+    def take(self) -> tuple[Facts | None, str]:
         """Return `facts` and `error`, and reset them."""
         facts, self.facts = self.facts, None
         error, self.error = self.error, ""

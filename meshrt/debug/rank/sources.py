@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable
 from types import CodeType, FrameType
+from typing import Any
 
 from meshrt.debug.rank_operations import ReadSource
 from meshrt.errors import MeshError
@@ -64,7 +65,7 @@ class SourceFetcher:
         except (MeshError, TimeoutError, OSError):
             return None
 
-    def source_of(self, value: object) -> str:
+    def source_of(self, value: Any) -> str:
         """Return the source of a function, class or module. Raises what `inspect.getsource` does."""
         code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
         if isinstance(code, CodeType):

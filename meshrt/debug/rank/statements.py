@@ -20,7 +20,7 @@ from meshrt.debug.rank.console import DEBUGGERS_OWN, catch_streams, displayed, s
 from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.shared import Shared
 from meshrt.debug.rank.variables import assigned
-from meshrt.hooks.facts import Body
+from meshrt.inspect.facts import Facts
 from meshrt.inspect.shortening import shortened
 from meshrt.inspect.values import describe, describe_pretty
 
@@ -113,7 +113,7 @@ class Statements:
 
     def describe(self, command: str, expression: str) -> None:
         """Show the value for ``p``, ``pp`` or ``source``, and note the facts about it that can be compared."""
-        how: dict[str, Callable[[object], tuple[str, Body | None]]] = {
+        how: dict[str, Callable[[object], tuple[str, Facts | None]]] = {
             "p": describe,
             "pp": describe_pretty,
             "source": lambda value: (self._shared.sources.source_of(value), None),

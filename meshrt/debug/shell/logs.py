@@ -16,6 +16,7 @@ from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.shell.following import Follower, Line
 from meshrt.errors import MeshError, UsageError
 from meshrt.escapes import coloured
+from meshrt.inspect.operations import FindOutput
 from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import choose, meant, named, telling_slow
 from meshrt.selection import Shape, fold_ranks, group_by_value, parse, resolve
@@ -73,13 +74,9 @@ class _Running:
             MeshError: No such actor or ranks.
             ConnectionError: The program has ended.
         """
-        answer = self._connection.request("inspect.printing", {"actor": actor, "ranks": ranks})
         return [
-            Printing(
-                each["label"],
-                {rank: log_path(self.directory, each["name"], each["mesh"], rank) for rank in each["ranks"]},
-            )
-            for each in answer["printing"]
+            Printing(each.label, {rank: log_path(self.directory, each.name, each.mesh, rank) for rank in each.ranks})
+            for each in self._connection.ask(FindOutput(actor, ranks)).printing
         ]
 
     def close(self) -> None:

@@ -6,9 +6,12 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from msgspec import to_builtins
 
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.shell.survey import Found, survey
@@ -17,7 +20,8 @@ from meshrt.escapes import escaped
 from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
-from meshrt.hooks.facts import Body
+from meshrt.inspect.merged import Waits
+from meshrt.inspect.operations import Listing, ListRanks, MeshStatus, ProgramStatus, ReadStatus
 from meshrt.inspect.programs import choose, command_of, seconds_of
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
@@ -29,8 +33,11 @@ from meshrt.show.table import Room, columns, table
 from meshrt.show.text import since
 from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
+from meshrt.wire.control import Address
 
 __all__ = ["main"]
+
+_Found: TypeAlias = "Found[_Answer]"
 
 _ABOUT = """Show the meshrt programs of this user that run: id, pid, age, ranks by state, meshes and actors, command.
 
@@ -41,6 +48,7 @@ meshrt postmortem shows why. Nobody is stopped, or changed, by being looked at."
 _EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2: usage error."
 
 _SCHEMA = Schema("meshrt ps", 2)
+_NOT_LISTED = Listing((), 0, "all")
 #: Programs that have left a failure within the last day and are named, at most.
 _FAILED = 3
 _DAY = 86400
@@ -75,17 +83,21 @@ def _show(given: argparse.Namespace) -> int:
     if given.ranks:
         parse(given.ranks)  # an invalid selection fails here, not in each program
 
-    def ask(connection: ToolConnection) -> Body:
-        body = connection.request("inspect.status", {"hosts": True})
-        if given.verbose or given.ranks:
-            asked = {"state": "all", "ranks": given.ranks, "memory": True, "hosts": True}
-            body.update(connection.request("inspect.list", asked), selected=bool(given.ranks))
-        return body
+    def ask(connection: ToolConnection) -> _Answer:
+        status = connection.ask(ReadStatus(hosts=True))
+        if not (given.verbose or given.ranks):
+            return _Answer(status)
+        asked = ListRanks("all", ranks=given.ranks, memory=True, hosts=True)
+        return _Answer(status, connection.ask(asked), selected=bool(given.ranks))
 
     wanted = [choose(given.run, how="meshrt ps RUN")] if given.run else programs()
     found = survey(wanted, ask, given.seconds)
     # Programs without such ranks are left out, unless no program has any.
-    having = [each for each in found if not each.refused and (each.why or not given.ranks or each.body["rows"])]
+    having = [
+        each
+        for each in found
+        if not each.refused and (each.answer is None or not given.ranks or each.answer.listed.rows)
+    ]
     found = having or found
     failed, more = ([], 0) if given.run else _failed_runs()
     if given.json:
@@ -96,77 +108,78 @@ def _show(given: argparse.Namespace) -> int:
     return ExitCode.FAILED if any(each.why for each in found) else ExitCode.OK
 
 
-def states_of(body: Body) -> dict[str, Counter[str]]:
-    """Return the number of ranks in each state, by mesh id; a rank with several states counts in the worst one.
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer of a program; ``selected``: only the ranks that are listed are meant."""
 
-    Args:
-        body: Answer of ``inspect.status``; with ``selected``, also of ``inspect.list``: then only its rows count.
-    """
-    words: dict[tuple[str, int], str] = {}
+    status: ProgramStatus
+    listed: Listing = _NOT_LISTED
+    selected: bool = False
 
-    def note(mesh: str, ranks: Iterable[int], state: str) -> None:
-        for rank in ranks:
-            before = words.get((mesh, rank), state)
-            words[mesh, rank] = min(before, state, key=WORST_FIRST.index)
+    def states(self) -> dict[str, Counter[str]]:
+        """Return the number of ranks in each state, by mesh id; one with several states counts in the worst one."""
+        words: dict[Address, str] = {}
 
-    if body.get("selected"):
-        for row in body["rows"]:
-            note(row["mesh"], [row["rank"]], row["state"])
-    else:
-        for group in body["groups"]:
-            note(group["mesh"], group["ranks"], group["state"])
-        for mesh in body["meshes"]:
-            for state, found in ((DEAD, mesh["gone"]), (NOT_ANSWERING, _silent(mesh))):
-                for ranks in found.values():
-                    note(mesh["mesh"], ranks, state)
-    counts: dict[str, Counter[str]] = {}
-    for (mesh_id, _), word in words.items():
-        counts.setdefault(mesh_id, Counter())[word] += 1
-    if not body.get("selected"):
-        for mesh in body["meshes"]:  # ranks without an actor are in no group: they are alive, and wait for one
-            known = counts.setdefault(mesh["mesh"], Counter())
-            idle = mesh["alive"] - (known.total() - known[DEAD])
-            if idle > 0:
-                known[RUNNING] += idle
-    return counts
+        def note(mesh: str, ranks: Iterable[int], state: str) -> None:
+            for rank in ranks:
+                before = words.get((mesh, rank), state)
+                words[mesh, rank] = min(before, state, key=WORST_FIRST.index)
 
-
-def _silent(mesh: Body) -> dict[str, list[int]]:
-    """Return the ranks that do not answer, by reason; a program of an earlier version does not report them."""
-    silent: dict[str, list[int]] = mesh.get("silent", {})
-    return silent
+        if self.selected:
+            for row in self.listed.rows:
+                note(row.mesh, [row.rank], row.state)
+        else:
+            for group in self.status.groups:
+                note(group.mesh, group.ranks, group.state)
+            for mesh in self.status.meshes:
+                for state, found in ((DEAD, mesh.gone), (NOT_ANSWERING, mesh.silent)):
+                    for ranks in found.values():
+                        note(mesh.mesh, ranks, state)
+        counts: dict[str, Counter[str]] = {}
+        for (mesh_id, _), word in words.items():
+            counts.setdefault(mesh_id, Counter())[word] += 1
+        if not self.selected:
+            for mesh in self.status.meshes:  # ranks without an actor are in no group: they are alive, and wait for one
+                known = counts.setdefault(mesh.mesh, Counter())
+                idle = mesh.alive - (known.total() - known[DEAD])
+                if idle > 0:
+                    known[RUNNING] += idle
+        return counts
 
 
-def _record(found: Found, *, every: bool) -> dict[str, Any]:
-    program = found.program
+def _record(found: _Found, *, every: bool) -> dict[str, Any]:
+    program, answer = found.program, found.answer
     facts = {
         "program": program.run_id, "pid": program.pid, "argv": program.argv, "cwd": program.cwd,
         "started": program.started, "run_directory": str(program.run_directory), "problem": found.why,
     }  # fmt: skip
-    if found.why:
+    if answer is None:
         return {**facts, "meshes": []}
-    counts = states_of(found.body)
-    meshes = [{**mesh, "states": counts.get(mesh["mesh"], {})} for mesh in found.body["meshes"]]
-    rows = {"rows": found.body["rows"], "left_out": found.body["left_out"]} if every else {}
-    waits: dict[str, Any] = {key: found.body[key] for key in ("waits", "waits_left_out") if key in found.body}
+    counts = answer.states()
+    status = answer.status
+    meshes = [{**to_builtins(mesh), "states": counts.get(mesh.mesh, {})} for mesh in status.meshes]
+    waits = to_builtins(Waits(status.waits, status.waits_left_out))
+    rows = {"rows": to_builtins(answer.listed.rows), "left_out": answer.listed.left_out} if every else {}
     return {**facts, "meshes": meshes, **waits, **rows}
 
 
-def _text(found: list[Found], failed: list[dict[str, Any]], verbose: int, width: int | None) -> str:
+def _text(found: Sequence[_Found], failed: list[dict[str, Any]], verbose: int, width: int | None) -> str:
     if not found:
         lines = ["no meshrt program of this user is running"]
     elif verbose:
         lines = [line for each in found for line in _in_full(each, width, fold=verbose < 2)]
     else:
         lines = _overview(found, width)
-        lines += [f"{each.program.run_id}: {line}" for each in found for line in wait_lines(each.body)]
+        lines += [
+            f"{each.program.run_id}: {line}" for each in found if each.answer for line in wait_lines(each.answer.status)
+        ]
     for run in failed:
         how = _HOW[run["outcome"]].format(since(run["time"]))
         lines.append(f"{how}: {run['cause']}; meshrt postmortem {run['program']}")
     return escaped("\n".join(lines)) + "\n"
 
 
-def _overview(found: list[Found], width: int | None) -> list[str]:
+def _overview(found: Sequence[_Found], width: int | None) -> list[str]:
     rows = []
     for each in found:
         program, (ranks, meshes) = each.program, _ranks_and_meshes(each)
@@ -177,14 +190,14 @@ def _overview(found: list[Found], width: int | None) -> list[str]:
     return table(headers, rows, Room(width, ("AGE", "COMMAND"), {"MESHES": 16, "COMMAND": 12}), right=("PID",))
 
 
-def _ranks_and_meshes(found: Found) -> tuple[str, str]:
-    if found.why:
+def _ranks_and_meshes(found: _Found) -> tuple[str, str]:
+    if found.answer is None:
         return found.why.partition("\n")[0], ""
-    counts = states_of(found.body)
+    counts = found.answer.states()
     total: Counter[str] = sum(counts.values(), Counter())
-    meshes = [mesh for mesh in found.body["meshes"] if mesh["mesh"] in counts]
+    meshes = [mesh for mesh in found.answer.status.meshes if mesh.mesh in counts]
     # The state says that a rank does not answer. If its host does not answer, the rank may run: that is added.
-    hosts = f" ({silence('host')}: they may run)" if any(silence("host") in _silent(mesh) for mesh in meshes) else ""
+    hosts = f" ({silence('host')}: they may run)" if any(silence("host") in mesh.silent for mesh in meshes) else ""
     return _counted(total) + hosts, "; ".join(map(_mesh, meshes)) or "none"
 
 
@@ -194,24 +207,26 @@ def _counted(states: Mapping[str, int]) -> str:
     return f"{sum(states.values())}: {each}" if each else "0"
 
 
-def _mesh(mesh: Body) -> str:
-    sizes = ",".join(f"{label}={size}" for label, size in mesh["sizes"])
-    return f"{mesh['name'] or mesh['mesh']}{{{sizes}}} {','.join(mesh['actors']) or '(no actors)'}"
+def _mesh(mesh: MeshStatus) -> str:
+    sizes = ",".join(f"{label}={size}" for label, size in mesh.sizes)
+    return f"{mesh.name or mesh.mesh}{{{sizes}}} {','.join(mesh.actors) or '(no actors)'}"
 
 
-def _in_full(found: Found, width: int | None, *, fold: bool) -> list[str]:
+def _in_full(found: _Found, width: int | None, *, fold: bool) -> list[str]:
     program = found.program
     lines = [f"{program.run_id}  pid {program.pid}, {since(program.started)}: {command_of(program)} (in {program.cwd})"]
-    if found.why:
+    answer = found.answer
+    if answer is None:
         return [*lines, *(f"  {line}" for line in found.why.splitlines()), ""]
-    counts = states_of(found.body)
-    for mesh in (mesh for mesh in found.body["meshes"] if mesh["mesh"] in counts):
-        lines.append(f"  {_mesh(mesh)}: ranks {_counted(counts.get(mesh['mesh'], {}))}")
-        lines += [f"    gone: {fold_ranks(ranks)} ({how})" for how, ranks in mesh["gone"].items()]
-        lines += [f"    not answering: {fold_ranks(ranks)} ({why})" for why, ranks in _silent(mesh).items()]
-    lines += [f"  {line}" for line in wait_lines(found.body)]
-    if found.body["rows"]:
-        lines.append(listing(found.body["rows"], state="all", fold=fold, left_out=found.body["left_out"], width=width))
+    counts = answer.states()
+    for mesh in (mesh for mesh in answer.status.meshes if mesh.mesh in counts):
+        lines.append(f"  {_mesh(mesh)}: ranks {_counted(counts.get(mesh.mesh, {}))}")
+        lines += [f"    gone: {fold_ranks(ranks)} ({how})" for how, ranks in mesh.gone.items()]
+        lines += [f"    not answering: {fold_ranks(ranks)} ({why})" for why, ranks in mesh.silent.items()]
+    lines += [f"  {line}" for line in wait_lines(answer.status)]
+    rows, left_out = answer.listed.rows, answer.listed.left_out
+    if rows:
+        lines.append(listing(rows, state="all", fold=fold, left_out=left_out, width=width))
     return [*lines, ""]
 
 

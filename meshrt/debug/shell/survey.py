@@ -5,37 +5,39 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import stopped_by_signal
 from meshrt.transport.directories import in_use
 from meshrt.transport.tools import Program, ToolConnection, connect
 
 __all__ = ["Found", "survey"]
 
+A = TypeVar("A")
+
 #: Seconds between two checks whether the silent programs were stopped by a signal.
 _LOOK = 0.1
 
 
 @dataclass
-class Found:
+class Found(Generic[A]):
     """The result of asking one program.
 
     Attributes:
-        body: Its answer.
+        answer: Its answer; None: it has not answered.
         why: Text: why it has not answered; "" if it has.
         refused: It has refused the request.
     """
 
     program: Program
-    body: Body = field(default_factory=dict)
+    answer: A | None = None
     why: str = ""
     refused: bool = False
 
 
-def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], Body], seconds: float) -> list[Found]:
+def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], A], seconds: float) -> list[Found[A]]:
     """Ask every program. Returns one `Found` for each, in order, without those that have ended meanwhile.
 
     Args:
@@ -43,7 +45,7 @@ def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], Body], s
         seconds: Limit of the wait for silent programs. If only programs stopped by a signal are left, it ends at once.
     """
     changed = threading.Condition()
-    answered: dict[str, Found] = {}
+    answered: dict[str, Found[A]] = {}
 
     def run(program: Program) -> None:
         found = _asked(program, ask)
@@ -64,7 +66,7 @@ def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], Body], s
     return [each for each in found if not each.why or in_use(each.program.directory)]
 
 
-def _asked(program: Program, ask: Callable[[ToolConnection], Body]) -> Found:
+def _asked(program: Program, ask: Callable[[ToolConnection], A]) -> Found[A]:
     try:
         connection = connect(program)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 
@@ -18,6 +18,7 @@ from meshrt.debug.rank.console import Released
 from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks.facts import EndpointCall
+from meshrt.inspect.facts import ArrayFacts
 from meshrt.inspect.values import class_name, describe, describe_pretty, is_array, safe_text
 from tests.unit.debug.fakes import FakeRank, FakeRankServices
 
@@ -162,8 +163,8 @@ def test_hostile_arrays() -> None:
     assert describe(ndarray()) == describe(generic()) == ("<hostile>", None)
     text, facts = describe(numpy.array([Exits()] * 9, dtype=object))
     assert text == "ndarray 9 object"
-    assert facts is not None
-    assert facts["min"] is None
+    assert isinstance(facts, ArrayFacts)
+    assert facts.min is None
 
 
 def shows(values: dict[str, Any]) -> str:
@@ -249,9 +250,8 @@ masked: Any = numpy.ma.array
 def test_odd_arrays(array: Any, text: str | None, some: dict[str, Any]) -> None:
     shown, facts = describe(array)
     assert text is None or shown == text
-    assert facts is not None
-    assert facts["kind"] == "array"
-    assert {name: facts[name] for name in some} == some
+    assert isinstance(facts, ArrayFacts)
+    assert {name: getattr(facts, name) for name in some} == some
 
 
 @pytest.mark.parametrize("value", [numpy.complex64(1 + 2j), numpy.str_("3"), numpy.datetime64("2020", "ns"), 1 + 2j])
@@ -263,7 +263,7 @@ def test_a_long_dtype_is_cut() -> None:
     dtype = [(f"field{i}", "<f8") for i in range(500)]
     text, facts = describe(numpy.zeros(9, dtype=dtype))
     assert len(text) < 400
-    assert len(json.dumps(facts)) < 500
+    assert len(msgspec.json.encode(facts)) < 500
 
 
 # ---- variables that other threads change -----------------------------------------------------------------------------

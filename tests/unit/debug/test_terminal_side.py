@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import cap
+from meshrt.inspect.operations import RankRow
 from meshrt.program.places import Place
 from meshrt.program.targets import address
 from meshrt.selection import Shape
@@ -189,14 +191,14 @@ def test_the_documentation_lists_the_table() -> None:
         assert all(len(line) <= 120 for line in help_text(command.name).splitlines())
 
 
-def rows(count: int, **facts: object) -> list[Body]:
+def rows(count: int, **facts: Any) -> list[RankRow]:
     view = Shape.from_extent({"hosts": count // 4, "gpus": 4})
-    return [
-        {"actor": "debugee", "rank": rank, "coords": view.coordinates(rank), "view": view.to_wire(), "host": "node",
-         "module": "my_actors", "function": "to_debug", "file": "/x/my_actors.py", "line": 16, "state": "stopped",
-         "note": "", "since": 0.0, "holder": 0, "breakpoint_error": "", **facts}
-        for rank in range(count)
-    ]  # fmt: skip
+    given = {
+        "actor": "debugee", "mesh": "m1", "view": view.to_wire(), "host": "node", "pid": 1, "endpoint": "to_debug",
+        "module": "my_actors", "function": "to_debug", "file": "/x/my_actors.py", "line": 16, "state": "stopped",
+        "note": "", "since": 0.0, "holder": 0, "breakpoint": 0, "breakpoint_error": "", **facts,
+    }  # fmt: skip
+    return [RankRow(rank=rank, coords=view.coordinates(rank), **given) for rank in range(count)]
 
 
 def test_listing() -> None:

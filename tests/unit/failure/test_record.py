@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from meshrt.failure.incident import Incident
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
+from meshrt.inspect.merged import MergedStacks
 from tests.unit.failure.records import death, incident, raised
 
 PLAIN: Any = st.recursive(
@@ -37,7 +38,7 @@ PLAIN: Any = st.recursive(
 )
 def test_there_and_back(record: FailureRecord) -> None:
     assert FailureRecord.from_plain(json.loads(json.dumps(record.to_plain()))) == record
-    whole = incident(record, stacks={"meshes": []}, caller="x.py:3")
+    whole = incident(record, stacks=MergedStacks([], 0, [], 3), caller="x.py:3")
     assert Incident.from_plain(json.loads(json.dumps(whole.to_plain()))) == whole
 
 

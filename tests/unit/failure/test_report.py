@@ -18,9 +18,10 @@ from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
 from meshrt.failure.record import ExceptionFacts, Reference
 from meshrt.failure.report import render, render_record
-from meshrt.hooks.facts import Group
+from meshrt.hooks.facts import Answered
 from meshrt.hooks.fate import Fate
-from meshrt.inspect import Stacks
+from meshrt.inspect.records import Record, StackFrame, Threads
+from meshrt.inspect.tree import Stacks
 from meshrt.selection import Shape
 from tests.unit.failure.records import MS, death, incident, raised
 
@@ -130,7 +131,8 @@ PARTS = st.sampled_from(["records", "meshes", "stacks", "argv", "began", "hang"]
 
 @given(ANYTHING)
 def test_damaged_stacks_are_said_to_be(stacks: object) -> None:
-    text = render(incident(raised(0, 1), stacks=stacks if isinstance(stacks, dict) else {"meshes": stacks}))
+    plain = stacks if isinstance(stacks, dict) else {"meshes": stacks}
+    text = render(Incident.from_plain({**incident(raised(0, 1)).to_plain(), "stacks": plain}))
     assert "ROOT CAUSE" in text
 
 
@@ -177,10 +179,9 @@ def test_a_file_that_is_none(text: str, why: str, tmp_path: Path) -> None:
 def test_a_file_of_version_1_is_still_read(tmp_path: Path) -> None:
     stacks = Stacks()
     stacks.expect("m", "train", Shape.from_extent({"n": 4}), range(4))
-    frames = {"state": "running", "frames": [["/train.py", 7, "step", False]]}
-    thread = {"name": "MainThread", "kind": "actor", "actor": "trainer", "endpoint": "step", "holder": "", **frames}
-    stacks.add(Group("m", (1, 2, 3), "answered", {"threads": [thread]}, {}))
-    whole = incident(death(0, 1), stacks=stacks.to_wire())
+    record = Record("MainThread", "actor", "trainer", "step", "running", [StackFrame("/train.py", 7, "step")])
+    stacks.add(Answered("m", (1, 2, 3), Threads([record]), {}))
+    whole = incident(death(0, 1), stacks=stacks.answer())
     document = json.loads(files.write(tmp_path, whole).read_text())
     assert document["stacks"]["meshes"][0]["answered"]["ranks"] == [1, 2, 3]
     del document["schema"]

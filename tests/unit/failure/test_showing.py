@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,20 +15,21 @@ from meshrt.failure.record import FailureRecord, Reference
 from meshrt.failure.report import named, render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.failure.standing import keep_stacks
-from meshrt.hooks.facts import Group, Wait
-from meshrt.inspect import Stacks
-from meshrt.inspect.waits import waits_to_wire
+from meshrt.hooks.facts import Answered, Unanswered, Wait
+from meshrt.inspect.merged import MergedStacks, RankSet
+from meshrt.inspect.records import Record, StackFrame, Threads, Times
+from meshrt.inspect.tree import Stacks
 from meshrt.selection import Shape
 from tests.unit.failure.records import incident, raised, silent
 
 
-def stacks_of(*ranks: int, silent: int | None = None) -> dict[str, Any]:
+def stacks_of(*ranks: int, silent: int | None = None) -> MergedStacks:
     """Merged stacks of ranks that have not answered; one of them may be ``silent`` when it is asked where it is."""
     stacks = Stacks()
     stacks.expect("m", "train", Shape.from_extent({"n": 4}), ranks)
     if silent is not None:
-        stacks.add(Group("m", (silent,), "silent", {"state": "stopped", "stack": ""}, {}))
-    return stacks.to_wire()
+        stacks.add(Unanswered("m", (silent,), "silent", "", "stopped"))
+    return stacks.answer()
 
 
 def test_whom_a_time_out_has_waited_for(tmp_path: Path) -> None:
@@ -51,7 +51,8 @@ def test_who_is_not_where_the_others_are_that_did_not_answer(tmp_path: Path) -> 
     assert "culprits" not in of_rank(whole, "2")  # of that rank alone there are no others
     # Of those that are late nobody stands apart; or nothing is known of it.
     assert whole.likely(silent((2,), 3000, 3)) == () == whole.likely(silent((0, 1), 3000, 3))
-    assert incident(late, hung={"meshes": [{"mesh_id": "m", "culprits": {"ranks": "x"}}]}).likely(late) == ()
+    damaged = {"hung": {"meshes": [{"mesh_id": "m", "culprits": {"ranks": "x"}}]}}
+    assert Incident.from_plain({**incident(late).to_plain(), **damaged}).likely(late) == ()
     assert "it is known who did not answer, not why" in of_rank(incident(late), "0")
 
 
@@ -61,11 +62,9 @@ def hanging(seconds: float, *others: FailureRecord, stopped: bool = False) -> In
     groups = []
     for rank, other in ((0, 1), (1, 2), (2, 1)):
         state = "stopped" if stopped and rank == 2 else "blocked"
-        record = {"name": "MainThread", "kind": "actor", "actor": "trainer", "endpoint": "step", "holder": ""}
-        seen = {"state": state, "frames": [["/train.py", 7, "step", False]]}
-        waits = [] if state == "stopped" else waits_to_wire([Wait("m", "trainer", "ask", (other,), 1, seconds=seconds)])
-        per = {rank: {"since": [9.0], "cpu": [0.0], "waits": [waits]}}
-        groups.append(Group("m", (rank,), "answered", {"threads": [{**record, **seen}]}, per))
+        record = Record("MainThread", "actor", "trainer", "step", state, [StackFrame("/train.py", 7, "step")])
+        waits = [] if state == "stopped" else [Wait("m", "trainer", "ask", (other,), 1, seconds=seconds)]
+        groups.append(Answered("m", (rank,), Threads([record]), {rank: Times([9.0], [0.0], [waits])}))
     keep_stacks(whole, groups)
     return whole
 
@@ -74,13 +73,12 @@ def test_another_actor_of_a_rank_may_be_anywhere() -> None:
     whole = incident(silent(tuple(range(8)), 3000, 3), ranks=8)
     groups = []
     for rank in range(8):
-        threads = [
-            {"name": "MainThread", "kind": "actor", "actor": actor, "endpoint": "run", "holder": "", "state": "running"}
-            | {"frames": [["/train.py", 7, place, False]]}
+        records = [
+            Record("MainThread", "actor", actor, "run", "running", [StackFrame("/train.py", 7, place)])
             for actor, place in (("trainer", "run"), ("loader", "other" if rank == 3 else "usual"))
         ]
-        per = {rank: {"since": [9.0] * 2, "cpu": [0.0] * 2, "waits": [[], []]}}
-        groups.append(Group("m", (rank,), "answered", {"threads": threads}, per))
+        times = {rank: Times([9.0] * 2, [0.0] * 2, [[], []])}
+        groups.append(Answered("m", (rank,), Threads(records), times))
     keep_stacks(whole, groups)
     assert whole.likely(whole.records[0]) == () and "likely" not in render(whole)
     # Where that actor was called, it is the one that matters.
@@ -166,9 +164,10 @@ def test_a_healthy_rank_of_which_little_is_known() -> None:
     not_asked = incident(raised(0, 1), stacks_why="they had been asked just before")
     assert "where it was then is not known: they had been asked just before" in of_rank(not_asked, "2")
     nowhere = stacks_of(1, 2, 3)
-    nowhere["meshes"][0].update(waiting=nowhere["meshes"][0]["culprits"])
-    assert of_rank(incident(raised(0, 1), stacks=nowhere), "2").endswith("then:\n  in no code of the program\n")
-    damaged = incident(raised(0, 1), stacks={"meshes": [{"mesh_id": "m", "trees": 3}]})
+    answered = replace(nowhere, meshes=[replace(nowhere.meshes[0], waiting=RankSet())])
+    assert of_rank(incident(raised(0, 1), stacks=answered), "2").endswith("then:\n  in no code of the program\n")
+    plain = {**incident(raised(0, 1)).to_plain(), "stacks": {"meshes": [{"mesh_id": "m", "trees": 3}]}}
+    damaged = Incident.from_plain(plain)
     assert "not known" in of_rank(damaged, "2") and plain_of_rank(damaged, "2")["did_not_fail"][0]["stacks"] is None
     damaged.meshes = (replace(damaged.meshes[0], alive=(0, 1)),)
     assert of_rank(damaged, "2") == "rank 2 of train (n=2) did not fail: it had ended before\n"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import meshrt
 from meshrt.inspect.faults import SOURCE, FaultThread, parse, records_of
+from meshrt.inspect.records import StackFrame
 
 RUNTIME = str(Path(meshrt.__file__).parent / "actor" / "mailbox.py")
 DEBUGGER = str(Path(meshrt.__file__).parent / "debug" / "console.py")
@@ -50,15 +51,15 @@ def test_a_dump() -> None:
 
 def test_the_main_thread_is_that_of_the_first_actor() -> None:
     main, loader = records_of(DUMP)
-    assert (main["kind"], main["name"], main["state"], main["source"]) == ("actor", "MainThread", "busy", SOURCE)
-    assert [frame[2:] for frame in main["frames"]] == [["<module>", False], ["train", False], ["<lambda>", False]]
-    assert (loader["kind"], loader["name"]) == ("thread", "loader")
-    assert [frame[2] for frame in loader["frames"]] == ["load"]
+    assert (main.kind, main.name, main.state, main.source) == ("actor", "MainThread", "busy", SOURCE)
+    assert [frame.function for frame in main.frames if not frame.hidden] == ["<module>", "train", "<lambda>"]
+    assert (loader.kind, loader.name) == ("thread", "loader")
+    assert [frame.function for frame in loader.frames] == ["load"]
 
 
 def test_verbose_keeps_the_runtime() -> None:
     main, _ = records_of(DUMP, verbose=True)
-    assert [(frame[2], frame[3]) for frame in main["frames"]] == [
+    assert [(frame.function, frame.hidden) for frame in main.frames] == [
         ("<module>", False),
         ("serve", True),
         ("train", False),
@@ -73,7 +74,7 @@ def test_a_thread_at_a_breakpoint() -> None:
         '  File "/home/me/train.py", line 3 in step\n'
     )
     (record,) = records_of(text)
-    assert record["state"] == "stopped" and record["frames"] == [["/home/me/train.py", 3, "step", False]]
+    assert record.state == "stopped" and record.frames == [StackFrame("/home/me/train.py", 3, "step")]
 
 
 def test_only_the_first_of_two_dumps() -> None:

@@ -9,11 +9,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from meshrt.hooks.facts import ActorState, Body, EndpointCall, Wait
+from msgspec import structs
+
+from meshrt.hooks.facts import ActorState, EndpointCall, Wait
+from meshrt.hooks.operations import Grouped, Report
 from meshrt.hooks.table import hooks
+from meshrt.inspect.operations import Placed, Progress
 from meshrt.inspect.rank import RankInspector, load
-from meshrt.inspect.sampling import Record, Sampler
+from meshrt.inspect.records import ReadStacks, StackFrame, Threads, Times
+from meshrt.inspect.sampling import Sample, Sampler
 from meshrt.inspect.stacks import Entry, frames_of
+from meshrt.program.places import Place
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -52,8 +58,8 @@ class Worker:
     def actor(self) -> ActorState:
         return ActorState("worker", self.thread.ident if self.thread else None, self.call, None)
 
-    def record(self, sampler: Sampler) -> Record:
-        return sampler.records([self.actor()], actor="worker")[0]
+    def record(self, sampler: Sampler) -> Sample:
+        return sampler.samples([self.actor()], actor="worker")[0]
 
 
 def test_a_thread_that_stands_is_blocked_from_the_second_look_on() -> None:
@@ -65,7 +71,7 @@ def test_a_thread_that_stands_is_blocked_from_the_second_look_on() -> None:
         assert [entry.code.co_name for entry in first.stack] == ["wait"]
         assert first.waits == "self.lock.acquire" and first.mark.load == 0
         wait_until(lambda: worker.record(sampler).since() > first.since() + 0.05, WAIT)
-        assert Sampler().records([worker.actor()])[0].state == "running"  # one look tells nothing
+        assert Sampler().samples([worker.actor()])[0].state == "running"  # one look tells nothing
 
 
 def test_a_thread_that_spins_runs() -> None:
@@ -86,9 +92,9 @@ def test_an_actor_without_a_call_is_idle_unless_it_is_in_user_code() -> None:
 def test_no_lock_is_needed() -> None:
     """A thread may stand at a breakpoint while it starts another one."""
     worker, sampler = Worker(), Sampler()
-    found: list[Record] = []
+    found: list[Sample] = []
     with worker.at(worker.wait), threading._active_limbo_lock:  # type: ignore[attr-defined]
-        found += sampler.records([worker.actor()], actor="worker")
+        found += sampler.samples([worker.actor()], actor="worker")
     assert [record.actor for record in found] == ["worker"]
 
 
@@ -96,7 +102,7 @@ def test_a_deep_stack_is_told_without_its_middle() -> None:
     code = test_a_deep_stack_is_told_without_its_middle.__code__
     frames = frames_of([Entry(code, number, 0) for number in range(1000)])
     assert len(frames) == 161
-    assert frames[39][1] == 39 and frames[40] == ["", 0, "... 840 frames ...", False] and frames[-1][1] == 999
+    assert frames[39].line == 39 and frames[40] == StackFrame(function="... 840 frames ...") and frames[-1].line == 999
     assert len(frames_of([Entry(code, number, 0) for number in range(161)])) == 161
 
 
@@ -112,10 +118,9 @@ class FakeServices:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.events: list[Body] = []
-        self.placed: list[Body] = []
-        self.operations: dict[str, Any] = {}
-        self.deferred_operations: dict[str, Any] = {}
+        self.events: list[Progress] = []
+        self.placed: list[list[tuple[int, str]]] = []
+        self.served: list[Any] = []
         self.wait: Wait | None = None
         self.looks = 0
 
@@ -135,12 +140,15 @@ class FakeServices:
         time.sleep(seconds)
         function()
 
-    def notify(self, event: str, body: Body) -> None:
-        if event == "inspect.placed":
-            self.placed.append(body)
+    def serve_later(self, operation: Any, handler: Any) -> None:
+        self.served.append(operation)
+
+    def report(self, report: Report) -> None:
+        if isinstance(report, Placed):
+            self.placed.append(list(report.actors))
         else:
-            assert event == "inspect.progress"
-            self.events.append(body)
+            assert isinstance(report, Progress)
+            self.events.append(report)
 
 
 def test_two_looks_are_enough_for_the_first_question() -> None:
@@ -149,12 +157,12 @@ def test_two_looks_are_enough_for_the_first_question() -> None:
     with worker.at(worker.wait):
         sampler = Sampler()
         wait_until(lambda: worker.record(sampler).state == "blocked", WAIT)
-        answers: list[tuple[Body | None, str]] = []
-        RankInspector(services).stacks({"actor": "worker"}, lambda body, why: answers.append((body, why)))
-    ((body, why),) = answers
-    assert body is not None and not why
-    (record,) = body["same"]["threads"]
-    assert record["state"] == "blocked" and len(body["per"]["since"]) == len(body["per"]["cpu"]) == 1
+        answers: list[tuple[Grouped[Threads, Times] | None, str]] = []
+        RankInspector(services).stacks(ReadStacks("worker"), lambda answer, why: answers.append((answer, why)))
+    ((answer, why),) = answers
+    assert answer is not None and answer.per is not None and not why
+    (record,) = answer.same.threads
+    assert record.state == "blocked" and len(answer.per.since) == len(answer.per.cpu) == 1
 
 
 def test_a_thread_that_spins_is_known_without_waiting() -> None:
@@ -163,16 +171,17 @@ def test_a_thread_that_spins_is_known_without_waiting() -> None:
     services: Any = FakeServices(worker)
     services.call_later = lambda _seconds, _function: None
     inspector = RankInspector(services)
-    answers: list[Body | None] = []
+    answers: list[Grouped[Threads, Times] | None] = []
 
     def ask() -> bool:
-        inspector.stacks({"actor": "worker"}, lambda body, _why: answers.append(body))
+        inspector.stacks(ReadStacks("worker"), lambda answer, _why: answers.append(answer))
         return bool(answers)
 
     with worker.at(worker.spin):
         wait_until(ask, WAIT)  # where it got no processor at all meanwhile, it is looked at again
-    body = answers[0]
-    assert body is not None and body["same"]["threads"][0]["state"] == "running" and body["per"]["cpu"][0] > 0
+    answer = answers[0]
+    assert answer is not None and answer.per is not None
+    assert answer.same.threads[0].state == "running" and answer.per.cpu[0] > 0
 
 
 def test_only_changes_are_told() -> None:
@@ -191,16 +200,16 @@ def test_only_changes_are_told() -> None:
     with worker.at(worker.wait):
         pulse_until(lambda: bool(events))
         (event,) = events
-        assert (event["actor"], event["endpoint"], event["state"]) == ("worker", "step", "blocked")
-        assert services.placed == [{"actors": [[worker.actor().thread, "worker"]]}]
-        assert event["place"] == [__file__, Worker.wait.__code__.co_firstlineno + 1, "wait"]
-        assert abs(event["since"] - time.time_ns() / 1e9) < WAIT
+        assert (event.actor, event.endpoint, event.state) == ("worker", "step", "blocked")
+        assert services.placed == [[(worker.actor().thread, "worker")]]
+        assert event.place == Place(__file__, Worker.wait.__code__.co_firstlineno + 1, "wait")
+        assert abs(event.since - time.time_ns() / 1e9) < WAIT
         for _ in range(3):
             inspector.pulse()
         assert len(events) == 1
         worker.call = None
         inspector.pulse()
-        assert [event["state"] for event in events] == ["blocked", "idle"]
+        assert [event.state for event in events] == ["blocked", "idle"]
         inspector.pulse()
         assert len(events) == 2
 
@@ -212,18 +221,18 @@ def test_who_waits_for_fewer_tells_so_though_it_stands_where_it_stood() -> None:
     services.wait = Wait("m", "worker", "ask", (1, 2), 2)
     inspector = RankInspector(services)
 
-    def told(*waits: list[Any]) -> bool:
+    def told(*waits: Wait) -> bool:
         inspector.pulse()
-        return [event["waits"][0][:6] for event in services.events] == list(waits)
+        return [event.waits[0] for event in services.events] == list(waits)
 
     with worker.at(worker.wait):
-        both, one = (["m", "worker", "ask", ranks, len(ranks), False] for ranks in ([1, 2], [2]))
+        both, one = (Wait("m", "worker", "ask", ranks, len(ranks)) for ranks in ((1, 2), (2,)))
         wait_until(lambda: told(both), WAIT)
         assert told(both)
         services.wait = Wait("m", "worker", "ask", (2,), 1)
         assert told(both, one) and told(both, one)
         first, second = services.events
-        assert {**first, "waits": [], "since": 0} == {**second, "waits": [], "since": 0}
+        assert structs.replace(first, waits=(), since=0.0) == structs.replace(second, waits=(), since=0.0)
 
 
 def test_an_actor_that_is_stopped_is_not_blocked_any_more() -> None:
@@ -239,9 +248,9 @@ def test_an_actor_that_is_stopped_is_not_blocked_any_more() -> None:
         wait_until(blocked, WAIT)
         worker.stopped = True
         inspector.pulse()
-        assert [event["state"] for event in services.events] == ["blocked", "running"]
+        assert [event.state for event in services.events] == ["blocked", "running"]
         # Its thread may end now, and another one get its ident.
-        assert services.placed == [{"actors": [[worker.actor().thread, "worker"]]}, {"actors": []}]
+        assert services.placed == [[(worker.actor().thread, "worker")], []]
 
 
 def test_loading_serves_the_operation_and_the_pulse() -> None:
@@ -249,7 +258,7 @@ def test_loading_serves_the_operation_and_the_pulse() -> None:
     before = list(hooks.pulse)
     try:
         load(services)
-        assert list(services.deferred_operations) == ["inspect.stacks"]
+        assert services.served == [ReadStacks]
         assert len(hooks.pulse) == len(before) + 1
     finally:
         hooks.pulse[:] = before

@@ -8,7 +8,7 @@ import pytest
 
 from meshrt.hooks.facts import Wait
 from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill, reached, standstill
-from meshrt.inspect.waits import Waiter, WaitGraph
+from meshrt.program.waits import Waiter, WaitGraph
 
 NAMES = {"m": "mesh1", "s": "mesh2"}
 

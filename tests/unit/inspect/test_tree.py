@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshrt.hooks.facts import Group, Wait
-from meshrt.inspect import Stacks, innermost, render_stacks
+from meshrt.hooks.facts import Answered, Unanswered, Wait
 from meshrt.inspect.classes import MeshStacks, Node
-from meshrt.inspect.plain import BUDGET
-from meshrt.inspect.waits import Waiter
+from meshrt.inspect.fitting import BUDGET
+from meshrt.inspect.merged import MergedStacks, RankClass, StackNode
+from meshrt.inspect.operations import Where
+from meshrt.inspect.records import Record, StackFrame, Threads, Times
+from meshrt.inspect.text import render_stacks
+from meshrt.inspect.tree import StackAnswer, Stacks, innermost
+from meshrt.program.waits import Waiter
 from meshrt.program.words import silence
 from meshrt.selection import Shape
 from meshrt.wire.frames import CONTROL_MAX
@@ -28,31 +33,30 @@ RANKS = range(8)
 frames = st.lists(
     st.tuples(st.sampled_from(["a.py", "b.py"]), st.integers(1, 2), st.sampled_from("fg"), st.booleans()), max_size=4
 )
-threads = st.fixed_dictionaries(
-    {
-        "name": st.sampled_from(["MainThread", "Thread-1 (load)"]),
-        "kind": st.just("actor"),
-        "actor": st.sampled_from(["one", "two"]),
-        "endpoint": st.just("step"),
-        "state": st.sampled_from(["blocked", "running", "idle"]),
-        "frames": frames.map(lambda each: [list(frame) for frame in each]),
-        "holder": st.sampled_from(["", "recv"]),
-    }
+threads = st.builds(
+    Record,
+    name=st.sampled_from(["MainThread", "Thread-1 (load)"]),
+    kind=st.just("actor"),
+    actor=st.sampled_from(["one", "two"]),
+    endpoint=st.just("step"),
+    state=st.sampled_from(["blocked", "running", "idle"]),
+    frames=frames.map(lambda each: [StackFrame(*frame) for frame in each]),
+    holder=st.sampled_from(["", "recv"]),
 )
 answers = st.dictionaries(st.sampled_from(list(RANKS)), st.lists(threads, max_size=3), min_size=1)
 
 
-def merged(by_rank: dict[int, list[dict[str, Any]]], *, verbose: bool = False) -> MeshStacks:
+def merged(by_rank: dict[int, list[Record]], *, verbose: bool = False) -> MeshStacks:
     """Merge: equal answers as one group, as the agents do it."""
-    groups: dict[str, list[int]] = defaultdict(list)
+    groups: dict[bytes, list[int]] = defaultdict(list)
     for rank, records in by_rank.items():
-        groups[json.dumps(records)].append(rank)
+        groups[msgspec.json.encode(records)].append(rank)
     stacks = Stacks(verbose=verbose)
     stacks.expect("m", "mesh", SHAPE, RANKS)
-    for text, ranks in groups.items():
-        records = json.loads(text)
-        per = {rank: {"since": [float(rank)] * len(records), "cpu": [0.0] * len(records)} for rank in ranks}
-        stacks.add(Group("m", tuple(ranks), "answered", {"threads": records}, per))
+    for ranks in groups.values():
+        records = by_rank[ranks[0]]
+        per = {rank: Times([float(rank)] * len(records), [0.0] * len(records)) for rank in ranks}
+        stacks.add(Answered("m", tuple(ranks), Threads(records), per))
     return stacks.meshes["m"]
 
 
@@ -61,21 +65,21 @@ def below(node: Node) -> list[Node]:
 
 
 @given(answers)
-def test_each_prefix_has_the_ranks_that_share_it(by_rank: dict[int, list[dict[str, Any]]]) -> None:
+def test_each_prefix_has_the_ranks_that_share_it(by_rank: dict[int, list[Record]]) -> None:
     expected: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     leaves: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     for rank, records in by_rank.items():
         for record in records:
-            shown = [(file, line, function) for file, line, function, hidden in record["frames"] if not hidden]
-            if record["state"] == "running" and shown:
+            shown = [(frame.file, frame.line, frame.function) for frame in record.frames if not frame.hidden]
+            if record.state == "running" and shown:
                 shown[-1] = (shown[-1][0], 0, shown[-1][2])  # it moves: its line is none
-            path: tuple[Any, ...] = (record["actor"],)
+            path: tuple[Any, ...] = (record.actor,)
             expected[path].add(rank)
             for index, frame in enumerate(shown):
-                moves = record["state"] == "running" and index == len(shown) - 1
+                moves = record.state == "running" and index == len(shown) - 1
                 path += ((*frame, moves),)
                 expected[path].add(rank)
-            leaves[(*path, record["state"], record["holder"])].add(rank)
+            leaves[(*path, record.state, record.holder)].add(rank)
 
     mesh = merged(by_rank)
     found: dict[tuple[Any, ...], set[int]] = {}
@@ -95,46 +99,45 @@ def test_each_prefix_has_the_ranks_that_share_it(by_rank: dict[int, list[dict[st
 
 
 @given(answers)
-def test_text_and_plain_data_say_every_rank(by_rank: dict[int, list[dict[str, Any]]]) -> None:
+def test_text_and_plain_data_say_every_rank(by_rank: dict[int, list[Record]]) -> None:
     mesh = merged(by_rank)
     stacks = Stacks()
     stacks.meshes["m"] = mesh
-    wire = stacks.to_wire()
-    assert msgpack.unpackb(msgpack.packb(wire)) == json.loads(json.dumps(wire)) == wire
-    (plain,) = wire["meshes"]
-    assert set(plain["answered"]["ranks"]) == set(by_rank)
-    assert set(plain["waiting"]["ranks"]) == set(RANKS) - set(by_rank)
-    text = render_stacks(wire)
+    found = stacks.answer()
+    assert Where.read_answer(msgpack.unpackb(packed(found))) == found
+    assert Where.read_answer(json.loads(json.dumps(msgspec.to_builtins(found)))) == found
+    (plain,) = found.meshes
+    assert set(plain.answered.ranks) == set(by_rank)
+    assert set(plain.waiting.ranks) == set(RANKS) - set(by_rank)
+    text = render_stacks(found)
     for tree in mesh.trees.values():
         for node in below(tree.root)[1:]:
             assert f"{node.function}  {node.file}:{node.lines[0]}" in text
 
 
 @given(answers)
-def test_the_largest_comes_first(by_rank: dict[int, list[dict[str, Any]]]) -> None:
-    def check(node: dict[str, Any]) -> None:
-        counts = [child["count"] for child in node["children"]]
+def test_the_largest_comes_first(by_rank: dict[int, list[Record]]) -> None:
+    def check(node: StackNode) -> None:
+        counts = [child.count for child in node.children]
         assert counts == sorted(counts, reverse=True)
-        for child in node["children"]:
+        for child in node.children:
             check(child)
 
     stacks = Stacks()
     stacks.meshes["m"] = merged(by_rank)
-    for tree in stacks.to_wire()["meshes"][0]["trees"]:
+    for tree in stacks.answer().meshes[0].trees:
         check(tree)
 
 
-def record(*stack: tuple[str, int, str], state: str = "blocked", **more: Any) -> dict[str, Any]:
-    return {
-        "name": "MainThread",
-        "kind": "actor",
-        "actor": "trainer",
-        "endpoint": "train",
-        "state": state,
-        "frames": [[file, line, function, False] for file, line, function in stack],
-        "holder": "",
-        **more,
-    }
+def record(*stack: tuple[str, int, str], state: str = "blocked", **more: Any) -> Record:
+    frames = [StackFrame(*frame) for frame in stack]
+    made = Record("MainThread", "actor", "trainer", "train", state, frames)
+    return msgspec.structs.replace(made, **more)
+
+
+def packed(found: MergedStacks) -> bytes:
+    data: bytes = msgpack.packb(msgspec.to_builtins(found))
+    return data
 
 
 TRAIN = ("/home/me/main.py", 88, "train")
@@ -142,9 +145,9 @@ REDUCE = ("/home/me/comm.py", 112, "allreduce")
 RECV = ("/home/me/chan.py", 77, "recv")
 
 
-def answered(ranks: range | list[int], *records: dict[str, Any], since: float = 43.0, cpu: float = 0.0) -> Group:
-    per = {rank: {"since": [since + rank / 10] * len(records), "cpu": [cpu] * len(records)} for rank in ranks}
-    return Group("m", tuple(ranks), "answered", {"threads": list(records)}, per)
+def answered(ranks: range | list[int], *records: Record, since: float = 43.0, cpu: float = 0.0) -> StackAnswer:
+    per = {rank: Times([since + rank / 10] * len(records), [cpu] * len(records)) for rank in ranks}
+    return Answered("m", tuple(ranks), Threads(records), per)
 
 
 @pytest.fixture
@@ -160,9 +163,9 @@ def test_the_text(stacks: Stacks) -> None:
     stacks.add(answered([17, 18], record(TRAIN, ("/home/me/data.py", 30, "next")), since=130))
     stacks.add(answered([42], record(TRAIN, ("/home/me/model.py", 205, "forward"), state="running"), cpu=1.0))
     dump = 'Thread 0x1 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
-    stacks.add(Group("m", (51,), "silent", {"state": "busy", "stack": dump}, {}))
+    stacks.add(Unanswered("m", (51,), "silent", "", "busy", dump))
     stacks.gone("m", 60, "was killed by SIGKILL")
-    text = render_stacks(stacks.to_wire(), source=lambda _file, line: f"    line {line}\n")
+    text = render_stacks(stacks.answer(), source=lambda _file, line: f"    line {line}\n")
     assert text == "\n".join(
         [
             "64 ranks of mesh1, 62 answered",
@@ -187,7 +190,7 @@ def test_the_text(stacks: Stacks) -> None:
 
 def test_one_chain_says_its_ranks_once(stacks: Stacks) -> None:
     stacks.add(answered(range(64), record(TRAIN, REDUCE, RECV), since=0.5))
-    lines = render_stacks(stacks.to_wire(), source=lambda _file, _line: "").splitlines()
+    lines = render_stacks(stacks.answer(), source=lambda _file, _line: "").splitlines()
     assert lines == [
         "64 ranks of mesh1",
         "trainer",
@@ -200,9 +203,9 @@ def test_one_chain_says_its_ranks_once(stacks: Stacks) -> None:
 def test_a_thread_that_runs_moves(stacks: Stacks) -> None:
     for rank in range(4):
         stacks.add(answered([rank], record(TRAIN, ("loop.py", 10 + rank, "spin"), state="running")))
-    assert "   4/64  hosts=0, gpus=0:4  train  me/main.py:88\n" in render_stacks(stacks.to_wire())
-    assert "spin  loop.py:10-13    running" in render_stacks(stacks.to_wire())
-    assert "  60/64  " in render_stacks(stacks.to_wire()).splitlines()[-1]
+    assert "   4/64  hosts=0, gpus=0:4  train  me/main.py:88\n" in render_stacks(stacks.answer())
+    assert "spin  loop.py:10-13    running" in render_stacks(stacks.answer())
+    assert "  60/64  " in render_stacks(stacks.answer()).splitlines()[-1]
 
 
 def test_tasks_and_threads_have_trees_of_their_own(stacks: Stacks) -> None:
@@ -214,7 +217,7 @@ def test_tasks_and_threads_have_trees_of_their_own(stacks: Stacks) -> None:
         record(REDUCE, kind="thread", actor="", name="pool-0_1"),
     ]
     stacks.add(answered(range(64), *records))
-    titles = [line for line in render_stacks(stacks.to_wire()).splitlines()[1:] if not line.startswith(" ")]
+    titles = [line for line in render_stacks(stacks.answer()).splitlines()[1:] if not line.startswith(" ")]
     assert titles == ["trainer", "trainer, tasks", "thread load", "thread pool"]
 
 
@@ -224,21 +227,21 @@ def test_few_against_few_are_no_outliers() -> None:
         made.expect("m", "mesh1", Shape.from_extent({"n": 4}), range(4))
         made.add(answered(range(4 - odd), record(TRAIN, RECV)))
         made.add(answered(range(4 - odd, 4), record(TRAIN, REDUCE)))
-        assert made.to_wire()["meshes"][0]["culprits"]["ranks"] == named
+        assert list(made.answer().meshes[0].culprits.ranks) == named
 
 
 def test_one_rank_of_two_that_is_silent() -> None:
     made = Stacks()
     made.expect("m", "mesh1", Shape.from_extent({"n": 2}), range(2))
     made.add(answered([0], record(TRAIN)))
-    made.add(Group("m", (1,), "silent", {"state": "stopped", "stack": ""}, {}))
-    assert render_stacks(made.to_wire()).splitlines()[-1].endswith("1 (n=1) (not where the other one is)")
+    made.add(Unanswered("m", (1,), "silent", "", "stopped", ""))
+    assert render_stacks(made.answer()).splitlines()[-1].endswith("1 (n=1) (not where the other one is)")
 
 
 def test_nobody_is_a_culprit_where_nobody_answers(stacks: Stacks) -> None:
-    stacks.add(Group("m", tuple(range(64)), "silent", {"state": "stopped", "stack": ""}, {}))
-    stacks.add(Group("other", (1,), "answered", {"threads": []}, {}))
-    text = render_stacks(stacks.to_wire())
+    stacks.add(Unanswered("m", tuple(range(64)), "silent", "", "stopped", ""))
+    stacks.add(Answered("other", (1,), Threads([]), {}))
+    text = render_stacks(stacks.answer())
     assert "64/64  all: does not answer: its process was stopped by a signal" in text
     assert "culprits" not in text
 
@@ -249,22 +252,21 @@ def test_a_thousand_different_stacks_fit_into_a_message() -> None:
     for rank in range(1024):
         stack = [(f"/home/somebody/of/some/project/module{rank}.py", line, "function") for line in range(20)]
         made.add(answered([rank], record(*stack)))
-    wire = made.to_wire()
-    assert len(msgpack.packb(wire)) <= BUDGET < CONTROL_MAX / 1.4
-    text = render_stacks(wire, source=lambda _file, _line: "")
-    (shown, left_out) = told(wire)[0]
+    found = made.answer()
+    assert len(packed(found)) <= BUDGET < CONTROL_MAX / 1.4
+    text = render_stacks(found, source=lambda _file, _line: "")
+    (shown, left_out) = told(found)[0]
     assert shown > 300 and shown + left_out == 1024 and f"{left_out} further places left out" in text
 
 
-def plain_classes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*node["classes"], *(each for child in node["children"] for each in plain_classes(child))]
+def classes(node: StackNode) -> list[RankClass]:
+    return [*node.classes, *(each for child in node.children for each in classes(child))]
 
 
-def told(wire: dict[str, Any]) -> list[tuple[int, int]]:
+def told(found: MergedStacks) -> list[tuple[int, int]]:
     """Return how many places of each mesh are told, and how many are not."""
     return [
-        (len(mesh["without"]) + sum(len(plain_classes(tree)) for tree in mesh["trees"]), mesh["left_out"])
-        for mesh in wire["meshes"]
+        (len(mesh.without) + sum(len(classes(tree)) for tree in mesh.trees), mesh.left_out) for mesh in found.meshes
     ]
 
 
@@ -289,12 +291,12 @@ def test_a_few_random_groups_are_told_in_full(meshes: int) -> None:
                 )
                 for thread in range(5)
             ]
-            per = {rank: {"since": [1.0] * 5, "cpu": [0.0] * 5} for rank in ranks}
-            made.add(Group(str(mesh), tuple(ranks), "answered", {"threads": records}, per))
-    wire = made.to_wire()
-    assert len(msgpack.packb(wire)) <= BUDGET
-    assert told(wire) == [(20, 0)] * meshes and wire["left_out"] == 0
-    assert "left out" not in render_stacks(wire, source=lambda _file, _line: "")
+            per = {rank: Times([1.0] * 5, [0.0] * 5) for rank in ranks}
+            made.add(Answered(str(mesh), tuple(ranks), Threads(records), per))
+    found = made.answer()
+    assert len(packed(found)) <= BUDGET
+    assert told(found) == [(20, 0)] * meshes and found.left_out == 0
+    assert "left out" not in render_stacks(found, source=lambda _file, _line: "")
 
 
 @given(st.integers(1, 6), st.integers(1, 700), st.integers(1, 60), st.integers(1, 400), st.integers(0, 1 << 32))
@@ -312,18 +314,18 @@ def test_whatever_there_is_fits_into_the_budget(meshes: int, groups: int, depth:
                 ("x" * name + (f"{number}.py" if line >= branch else ".py"), line, "function") for line in range(depth)
             ]
             if chance.random() < 0.1:
-                made.add(Group(str(mesh), tuple(members), "refused", f"{number}: {'why ' * name}", {}))
+                made.add(Unanswered(str(mesh), tuple(members), "refused", f"{number}: {'why ' * name}"))
             else:
-                per = {rank: {"since": [1.0] * 2, "cpu": [0.0] * 2} for rank in members}
+                per = {rank: Times([1.0] * 2, [0.0] * 2) for rank in members}
                 records = [record(*stack), record(*stack, kind="thread", name="load")]
-                made.add(Group(str(mesh), tuple(members), "answered", {"threads": records}, per))
+                made.add(Answered(str(mesh), tuple(members), Threads(records), per))
         facts = made.meshes[str(mesh)]
         places.append(len(facts.without) + sum(len(tree.root.classes()) for tree in facts.trees.values()))
-    wire = made.to_wire()
-    assert len(msgpack.packb(wire)) <= BUDGET
-    assert [shown + left_out for shown, left_out in told(wire)] == places
-    text = render_stacks(wire, source=lambda _file, _line: "")
-    assert text.count("left out") == sum(left_out > 0 for _, left_out in told(wire))
+    found = made.answer()
+    assert len(packed(found)) <= BUDGET
+    assert [shown + left_out for shown, left_out in told(found)] == places
+    text = render_stacks(found, source=lambda _file, _line: "")
+    assert text.count("left out") == sum(left_out > 0 for _, left_out in told(found))
 
 
 def test_a_large_mesh_leaves_room_for_a_small_one() -> None:
@@ -332,18 +334,17 @@ def test_a_large_mesh_leaves_room_for_a_small_one() -> None:
     made.expect("small", "small", Shape.from_extent({"n": 2}), range(2))
     for rank in range(1024):
         stack = [(f"/home/somebody/of/some/project/module{rank}.py", line, "function") for line in range(100)]
-        per = {rank: {"since": [0.0], "cpu": [0.0]}}
-        made.add(Group("large", (rank,), "answered", {"threads": [record(*stack)]}, per))
+        made.add(Answered("large", (rank,), Threads([record(*stack)]), {rank: Times([0.0], [0.0])}))
     for rank in range(30):
         wait = Wait("small", "worker", f"step{rank}", (0,), 1)
         made.waits.nodes["large", rank, "worker"] = Waiter("blocked", waits=[wait])
     made.gone("large", 5, "was killed by SIGKILL")
-    made.add(Group("small", (0, 1), "answered", {"threads": [record(TRAIN)]}, {}))
-    wire = made.to_wire()
-    assert len(msgpack.packb(wire)) <= BUDGET and len(wire["waits"]) == 20
-    (large, left_out), (small, none) = told(wire)
+    made.add(Answered("small", (0, 1), Threads([record(TRAIN)]), {}))
+    found = made.answer()
+    assert len(packed(found)) <= BUDGET and len(found.waits) == 20
+    (large, left_out), (small, none) = told(found)
     assert large > 50 and large + left_out == 1025 and (small, none) == (1, 0)
-    text = render_stacks(wire, source=lambda _file, _line: "")
+    text = render_stacks(found, source=lambda _file, _line: "")
     assert f"\n  {left_out} further places left out: name an actor or fewer ranks\n" in text
     assert "was killed by SIGKILL" in text  # what cannot be asked for again comes first
 
@@ -352,11 +353,11 @@ def test_more_meshes_than_fit() -> None:
     made = Stacks()
     for number in range(20_000):
         made.expect(f"mesh{number}", f"mesh{number}", Shape.from_extent({"n": 2}), range(2))
-    wire = made.to_wire()
-    assert len(msgpack.packb(wire)) <= BUDGET
-    assert len(wire["meshes"]) > 1000 and len(wire["meshes"]) + wire["left_out"] == 20_000
-    last = render_stacks(wire).splitlines()[-1]
-    assert last == f"{wire['left_out']} further meshes left out: name an actor or fewer ranks"
+    found = made.answer()
+    assert len(packed(found)) <= BUDGET
+    assert len(found.meshes) > 1000 and len(found.meshes) + found.left_out == 20_000
+    last = render_stacks(found).splitlines()[-1]
+    assert last == f"{found.left_out} further meshes left out: name an actor or fewer ranks"
 
 
 def test_a_place_of_which_nothing_is_told_says_so() -> None:
@@ -364,9 +365,9 @@ def test_a_place_of_which_nothing_is_told_says_so() -> None:
     made.expect("m", "mesh1", Shape.from_extent({"n": 2}), range(2))
     made.add(answered([0], record(TRAIN, REDUCE)))
     made.add(answered([1], record(TRAIN, RECV)))
-    wire = made.to_wire()
-    wire["meshes"][0]["trees"][0]["children"].clear()
-    assert render_stacks(wire).splitlines()[-1] == "  2/2  all  train  me/main.py:88    ..."
+    found = made.answer()
+    found.meshes[0].trees[0].children.clear()
+    assert render_stacks(found).splitlines()[-1] == "  2/2  all  train  me/main.py:88    ..."
 
 
 def test_one_rank_is_told_by_its_number_and_its_coordinates() -> None:
@@ -374,19 +375,19 @@ def test_one_rank_is_told_by_its_number_and_its_coordinates() -> None:
     made.expect("m", "mesh1", Shape.from_extent({"hosts": 4, "gpus": 4}), range(16))
     made.add(answered([rank for rank in range(16) if rank != 13], record(TRAIN)))
     made.add(answered([13], record(RECV)))
-    text = render_stacks(made.to_wire(), source=lambda _file, _line: "")
+    text = render_stacks(made.answer(), source=lambda _file, _line: "")
     assert "   1/16  13 (hosts=3, gpus=1)  └ recv" in text
     assert text.splitlines()[-1] == "  likely culprits: 13 (hosts=3, gpus=1) (not where the other 15 are)"
     part = Stacks()
     part.expect("m", "mesh1", Shape.from_extent({"hosts": 4, "gpus": 4}), range(12, 16))
     part.add(answered(range(12, 16), record(TRAIN)))
-    assert "  4/4  hosts=3, gpus=*  train" in render_stacks(part.to_wire())
+    assert "  4/4  hosts=3, gpus=*  train" in render_stacks(part.answer())
 
 
 def test_silence_is_told_in_the_same_words_everywhere(stacks: Stacks) -> None:
     for rank, state in enumerate(("stopped", "busy", "")):
-        stacks.add(Group("m", (rank,), "silent", {"state": state, "stack": ""}, {}))
-    text = render_stacks(stacks.to_wire())
+        stacks.add(Unanswered("m", (rank,), "silent", "", state))
+    text = render_stacks(stacks.answer())
     for state in ("stopped", "busy"):
         assert f"does not answer: {silence(state)}" in text
     assert f": {silence('')}\n" in text and silence("") == silence("unheard of") == "no answer in time"
@@ -407,14 +408,14 @@ def test_the_documentation_names_every_key() -> None:
         for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             walk(each)
 
-    walk(made.to_wire())
+    walk(msgspec.to_builtins(made.answer()))
     documentation = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
     _, _, section = documentation.partition("## The stacks of `where`")
     section = section.partition("\n## ")[0]
     assert keys and {key for key in keys if f"`{key}`" not in section} == set()
     # The example is a whole answer: it reads as one, and has the same keys.
     example = json.loads(section.partition("```json")[2].partition("```")[0])
-    assert render_stacks(example).startswith("4 ranks of mesh1")
+    assert render_stacks(Where.read_answer(example)).startswith("4 ranks of mesh1")
     shown, keys = keys, set()
     walk(example)
     assert keys == shown
@@ -426,9 +427,9 @@ def test_the_innermost_place_of_an_actor() -> None:
     assert innermost(group, 4, "trainer") == ("recv me/chan.py:77", 43.4, "blocked")
     assert innermost(group, 4, "other") == ("", 0.0, "")
     dump = 'Thread 0x1 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
-    silent = Group("m", (1,), "silent", {"state": "busy", "stack": dump}, {})
+    silent = Unanswered("m", (1,), "silent", "", "busy", dump)
     assert innermost(silent, 1, "trainer") == ("encode me/tok.py:9", 0.0, "busy")
-    assert innermost(Group("m", (1,), "gone", "was stopped", {}), 1, "trainer") == ("", 0.0, "")
+    assert innermost(Unanswered("m", (1,), "gone", "was stopped"), 1, "trainer") == ("", 0.0, "")
 
 
 @pytest.mark.parametrize(
@@ -442,7 +443,7 @@ def test_a_thread_is_found_by_the_name_that_can_be_typed(name: str, wanted: str)
         made = Stacks(thread=written)
         made.expect("m", "mesh1", Shape.from_extent({"gpus": 1}), range(1))
         made.add(group)
-        assert len(made.meshes["m"].trees) == 1 and "recv  me/chan.py:77" in render_stacks(made.to_wire())
+        assert len(made.meshes["m"].trees) == 1 and "recv  me/chan.py:77" in render_stacks(made.answer())
         assert innermost(group, 0, "trainer", written) == ("recv me/chan.py:77", 43.0, "blocked")
     assert innermost(group, 0, "trainer", "nobody") == ("", 0.0, "")
 
@@ -452,7 +453,7 @@ def test_c_code_of_a_further_actor_is_told_by_its_thread() -> None:
         'Thread 0x7 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
         'Thread 0x1 (most recent call first):\n  File "/home/me/train.py", line 4 in step\n'
     )
-    group = Group("m", (0, 1), "silent", {"state": "busy", "stack": dump}, {})
+    group = Unanswered("m", (0, 1), "silent", "", "busy", dump)
     made = Stacks(actors=lambda mesh_id, rank: {7: "tokens"} if rank else {})
     made.expect("m", "mesh1", Shape.from_extent({"gpus": 2}), range(2))
     made.add(group)
@@ -465,9 +466,7 @@ def test_c_code_of_a_further_actor_is_told_by_its_thread() -> None:
 def test_what_is_known_better_stands_instead_of_one_actors_answer() -> None:
     made = Stacks()
     made.expect("m", "mesh1", Shape.from_extent({"gpus": 2}), range(2))
-    made.instead(
-        "m", 1, "trainer", {"state": "stopped", "holder": "post-mortem: ValueError", "frames": [[*TRAIN, False]]}
-    )
+    made.instead("m", 1, record(TRAIN, state="stopped", holder="post-mortem: ValueError"))
     made.add(answered([0, 1], record(TRAIN, RECV), record(TRAIN, actor="other")))
     trees = {tree.label: tree for tree in made.meshes["m"].trees.values()}
     found = {leaf.holder: sorted(leaf.ranks) for _, leaf in trees["trainer"].root.classes()}

@@ -6,11 +6,13 @@ import math
 import sys
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 
 from meshrt.inspect.capping import TEXT_LIMIT
-from meshrt.inspect.values import describe, describe_pretty, within
+from meshrt.inspect.facts import ArrayFacts, DictFacts, NumberFacts, within
+from meshrt.inspect.values import describe, describe_pretty
 
 
 class Tensor:
@@ -78,7 +80,7 @@ class Worse(Exception):
 @pytest.mark.parametrize(("value", "number"), [(3, 3.0), (0.5, 0.5), (numpy.float32(2.5), 2.5), (numpy.array(7), 7.0)])
 def test_numbers(value: Any, number: float) -> None:
     text, facts = describe(value)
-    assert facts == {"kind": "number", "value": number}
+    assert facts == NumberFacts(number)
     assert str(int(number)) in text
 
 
@@ -91,9 +93,9 @@ def test_a_small_dict_tells_its_items() -> None:
     ring: dict[str, Any] = {"lr": 0.1, "weights": numpy.arange(9.0)}
     ring["itself"] = ring
     text, facts = describe(ring)
-    assert text == repr(ring) and facts is not None
-    assert facts["kind"] == "dict" and facts["items"]["'lr'"] == "0.1"
-    assert facts["items"]["'weights'"] == describe(ring["weights"])[0]
+    assert text == repr(ring) and isinstance(facts, DictFacts)
+    assert facts.items["'lr'"] == "0.1"
+    assert facts.items["'weights'"] == describe(ring["weights"])[0]
     assert within(facts, 10) is None and within(facts, 10_000) is facts and within(None, 1) is None
     assert describe(dict.fromkeys(range(1000)))[1] is None and describe({})[1] is None
 
@@ -103,12 +105,12 @@ def test_a_dict_tells_of_long_items_what_tells_them_apart() -> None:
         def __repr__(self) -> str:
             return "same"
 
-    assert describe({"a": "x" * 198})[1] == {"kind": "dict", "items": {"'a'": repr("x" * 198)}}
+    assert describe({"a": "x" * 198})[1] == DictFacts({"'a'": repr("x" * 198)})
     told = []
     for middle in "yz", "yz", "<N at 0x7f01aabbcc00>", "<N at 0x7f01aabbcc77>":
         facts = describe({"lr": 1, "a": f"{'x' * 250_000}{middle}{'x' * 250_000}"})[1]
-        assert facts is not None and facts["items"]["'lr'"] == "1" and len(facts["items"]["'a'"]) < 200
-        told.append(facts["items"]["'a'"])
+        assert isinstance(facts, DictFacts) and facts.items["'lr'"] == "1" and len(facts.items["'a'"]) < 200
+        told.append(facts.items["'a'"])
     assert told[0] == told[1] != told[2] == told[3]
     assert describe({"x" * 300: 1})[1] is None
     assert describe({Same(): 1, Same(): 2})[1] is None
@@ -119,7 +121,7 @@ def test_a_big_array_is_one_line() -> None:
     array[0, 0] = math.nan
     text, facts = describe(array)
     assert text == "ndarray 3x4 float64, min 1, max 11, mean 6, 1 nan"
-    assert facts == {
+    assert msgspec.to_builtins(facts) == {
         "kind": "array",
         "type": "ndarray",
         "shape": [3, 4],
@@ -135,8 +137,8 @@ def test_a_big_array_is_one_line() -> None:
 def test_a_small_array_is_shown() -> None:
     text, facts = describe(numpy.array([[1, 2], [3, 4]]))
     assert text == "array([[1, 2], [3, 4]])"
-    assert facts is not None
-    assert facts["mean"] == 2.5
+    assert isinstance(facts, ArrayFacts)
+    assert facts.mean == 2.5
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,8 @@ def test_odd_arrays(array: Any, text: str) -> None:
 def test_a_tensor_stays_on_its_device() -> None:
     text, facts = describe(Tensor([1.0, math.nan, *range(8)]))
     assert text == "Tensor 10 float32 cuda:1, min 0, max 7, mean 3.22222, 1 nan"
-    assert facts is not None
-    assert facts["device"] == "cuda:1"
+    assert isinstance(facts, ArrayFacts)
+    assert facts.device == "cuda:1"
 
 
 def test_a_tensor_of_integers_has_a_mean() -> None:

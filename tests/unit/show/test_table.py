@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.debug.prompt.tables import listing
+from meshrt.inspect.operations import RankRow
 from meshrt.show.table import Room, columns, fitted
 
 HEADS = ("NAME", "FREE", "HOST", "STATE")
@@ -44,11 +45,10 @@ def test_it_fits_if_it_can(limit: int, rows: list[tuple[str, ...]]) -> None:
 
 
 def test_the_listing_of_ranks_fits() -> None:
-    row = {
-        "actor": "trainer", "rank": 0, "coords": {"hosts": 0, "gpus": 0}, "host": "a-host-with-a-name", "pid": 4711,
-        "state": "blocked", "note": "", "since": 1.0, "file": "/home/you/a_long_module.py", "line": 88, "rss": 1 << 30,
-        "function": "a_function_with_a_name", "view": [["hosts"], 0, [1], [1]],
-    }  # fmt: skip
+    row = RankRow(
+        "trainer", "m", 0, {"hosts": 0, "gpus": 0}, [["hosts"], 0, [1], [1]], "a-host-with-a-name", 4711, "step",
+        "/home/you/a_long_module.py", 88, "a_function_with_a_name", "", "blocked", "", 1.0, 0, "", 0, 1 << 30,
+    )  # fmt: skip
     whole = listing([row], state="all")
     narrow = listing([row], state="all", width=80)
     assert max(map(len, whole.splitlines())) > 80 >= max(map(len, narrow.splitlines()))

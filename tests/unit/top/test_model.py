@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from meshrt.selection import Shape
 from meshrt.top.columns import COLUMNS as SHOWN
 from meshrt.top.columns import Sorting, column, in_order, shown_columns
 from meshrt.top.model import Model, Row, Totals
-from meshrt.top.root import COLUMNS
+from meshrt.top.operations import ActorWork, Looked, MeshLook, RankLook, Use, WorkOfRank
 from meshrt.top.table import document, summary, table
 
 MIB = 1 << 20
@@ -28,19 +29,21 @@ def rank(number: int, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def look(*ranks: dict[str, Any], time: float = 50.0, meshes: tuple[str, ...] = ("m",)) -> dict[str, Any]:
-    return {
-        "time": time,
-        "meshes": [
-            {"mesh_id": name, "name": name, "shape": Shape.from_extent({"n": 4}).to_wire(), "actors": ["a"]}
-            for name in meshes
-        ],
-        "columns": list(COLUMNS),
-        "ranks": [[each.get(name) for name in COLUMNS] for each in ranks],
-    }
+def look(*ranks: dict[str, Any], time: float = 50.0, meshes: tuple[str, ...] = ("m",)) -> Looked:
+    shape = Shape.from_extent({"n": 4}).to_wire()
+    return Looked(time, "run", [MeshLook(name, name, shape, ["a"]) for name in meshes], list(map(seen, ranks)))
 
 
-def after(*looks: dict[str, Any]) -> list[Row]:
+def seen(facts: dict[str, Any]) -> RankLook:
+    """Return the facts of a rank as the root tells them."""
+    facts = dict(facts)
+    actors, told, devices = (facts.pop(name, None) for name in ("actors", "told", "devices"))
+    use = Use(**{name: facts.pop(name, None) for name in Use.__struct_fields__})
+    work = None if actors is None else WorkOfRank([ActorWork(*each) for each in actors], devices or {}, told)
+    return RankLook(**{"store": 0, **facts}, use=use, work=work)
+
+
+def after(*looks: Looked) -> list[Row]:
     model = Model()
     for each in looks:
         model.take(each)
@@ -55,7 +58,7 @@ def test_rates_are_those_between_two_looks() -> None:
     (first,) = after(look(rank(0)))
     assert (first.cpu, first.calls, first.queue, first.growth) == (None, None, 0, None)
     actors = [["a", "step", 130, 4, False], ["new", "", 10, 1, True]]
-    later = rank(0, cpu=2.5, at=12.0, told=12.0, actors=actors, rss=25 * MIB, shmem=3 * MIB, store_own=2 * MIB)
+    later = rank(0, cpu=2.5, at=12.0, told=12.0, actors=actors, rss=25 * MIB, shmem=3 * MIB, store=2 * MIB)
     (row,) = after(look(rank(0, at=8.0, cpu=0.0)), look(rank(0)), look(later))
     assert (row.cpu, row.calls, row.queue, row.more) == (75.0, 20.0, 5, True)
     # Pages of shared memory count by who holds them, not by who has looked at them.
@@ -174,7 +177,7 @@ def test_a_table_and_its_sums() -> None:
     dead = Model()
     dead.take(look(silent(0, state="dead", rss=None, cpu=None)))
     assert summary(dead.totals()) == "1 rank: 1 dead | CPU 0% | RSS 0 B | 0 calls/s | 0 waiting"
-    plain = document(told, Sorting(), {"pid": 1})["ranks"][1]
+    plain = json.loads(json.dumps(document(told, Sorting(), {"pid": 1})))["ranks"][1]
     assert (plain["cpu"], plain["calls"], plain["more"], plain["gpu"]) == (100.0, 50.0, True, 3 * MIB)
     assert plain["actors"] == [{"actor": "a", "endpoint": "step", "calls": 50.0, "queue": 2, "more": True}]
     assert table(Model(), Sorting()).endswith("no ranks | CPU 0% | RSS 0 B | 0 calls/s | 0 waiting")

@@ -6,8 +6,9 @@ from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
 from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.prompt.tables import listing, status
-from meshrt.inspect import render_stacks
+from meshrt.inspect.operations import ListRanks, ReadStatus, Where
 from meshrt.inspect.shortening import LINES
+from meshrt.inspect.text import render_stacks
 from meshrt.selection import STATE_WORDS
 from meshrt.show.table import columns
 
@@ -59,13 +60,14 @@ def _list(prompt: Prompt, arguments: Arguments) -> Outcome:
     state = arguments["state"]
     body = prompt.client.ask("inspect.list", state=state, actor=arguments["actor"], ranks=arguments["ranks"])
     fold, width = not arguments["verbose"], columns(wide=arguments["wide"])
-    text = listing(body["rows"], state=state, fold=fold, left_out=body["left_out"], width=width)
+    listed = ListRanks.read_answer(body)
+    text = listing(listed.rows, state=state, fold=fold, left_out=listed.left_out, width=width)
     return Outcome(text, {"rows": body["rows"], "left_out": body["left_out"]})
 
 
 def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.status", hosts=True)
-    return Outcome(status(body), body)
+    return Outcome(status(ReadStatus.read_answer(body), body["terminals"], body["own"]), body)
 
 
 def _parse_where(words: Words) -> Arguments:
@@ -77,7 +79,7 @@ def _parse_where(words: Words) -> Arguments:
 
 def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("inspect.where", **arguments)
-    return Outcome(render_stacks(body), body)
+    return Outcome(render_stacks(Where.read_answer(body)), body)
 
 
 def _parse_logs(words: Words) -> Arguments:

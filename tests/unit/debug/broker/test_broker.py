@@ -536,8 +536,10 @@ def test_interrupts(root: FakeRoot) -> None:
     stacks = {
         "threads": [
             {
+                "name": "MainThread",
                 "kind": "actor",
                 "actor": "debugee",
+                "endpoint": "work",
                 "holder": "mutex.lock",
                 "state": "blocked",
                 "frames": [["/x/y.py", 7, "f", False]],

@@ -10,6 +10,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from meshrt.debug.operations import JobAnswer, JobReport
 from meshrt.debug.prompt.answers import Answers
@@ -19,6 +20,8 @@ from meshrt.debug.prompt.numbers import number_in, outliers, summary
 from meshrt.debug.prompt.records import SCHEMA, error_record
 from meshrt.debug.prompt.tables import status
 from meshrt.hooks.facts import Body
+from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
+from meshrt.inspect.operations import MeshStatus, ProgramStatus, StateGroup
 from meshrt.show.records import Recorder
 
 
@@ -56,21 +59,19 @@ def test_two_values_need_no_summary() -> None:
 
 def test_arrays_that_differ_in_shape_and_have_nan() -> None:
     answers = Answers()
-    rows = [
-        {"actor": "a", "kind": "answered", "ranks": [rank], "text": f"array {rank}",
-         "facts": {"kind": "array", "shape": [4, 3 + (rank == 2)], "dtype": "float32", "nan": int(rank == 1)}}
-        for rank in range(4)
-    ]  # fmt: skip
-    answers.add({"job": 1, "done": True, "waiting": {}, "answers": rows})
+    for rank in range(4):
+        facts = ArrayFacts("ndarray", [4, 3 + (rank == 2)], "float32", "cpu", None, None, None, int(rank == 1))
+        answer = JobAnswer("a", "answered", f"array {rank}", [rank], facts=facts)
+        answers.add(JobReport([answer], {}, done=True))
     assert answers.text().splitlines()[-1] == "shape differs: [0-1,3] [4, 3], [2] [4, 4]; NaN on [1]"
 
 
 def test_difference_of_arrays() -> None:
-    facts: Body = {"kind": "array", "shape": [2, 3], "dtype": "float64", "min": 0.0, "max": 2.0, "mean": 1.0, "nan": 0}
-    answers = answered("A", facts=facts)
-    other = {**facts, "shape": [3], "max": 5.0, "nan": 2}
-    answers.add({"answers": [{"actor": "a", "kind": "answered", "ranks": [9], "text": "B", "facts": other}],
-                 "waiting": {}, "done": True})  # fmt: skip
+    answers = Answers()
+    facts = ArrayFacts("ndarray", [2, 3], "float64", "cpu", 0.0, 2.0, 1.0, 0)
+    other = replace(facts, shape=[3], max=5.0, nan=2)
+    answers.add(JobReport([JobAnswer("a", "answered", "A", [0], facts=facts)], {}, done=True))
+    answers.add(JobReport([JobAnswer("a", "answered", "B", [9], facts=other)], {}, done=True))
     assert answers.text(against=0).splitlines()[1] == "[9] B  (shape 2x3 -> 3, max +3, nan +2)"
 
 
@@ -185,12 +186,12 @@ def test_any_numbers_are_summed_up(values: list[float]) -> None:
         ("-1e5", None, -1e5),
         ("1_000", None, None),
         ("*** NameError", None, None),
-        ("tensor(3.)", {"kind": "number", "value": 3}, 3.0),
-        ("3", {"kind": "array"}, None),
+        ("tensor(3.)", NumberFacts(3.0), 3.0),
+        ("3", DictFacts({}), None),
         ("", None, None),
     ],
 )
-def test_what_is_a_number(text: str, facts: Body | None, number: float | None) -> None:
+def test_what_is_a_number(text: str, facts: Facts | None, number: float | None) -> None:
     assert number_in(text, facts) == number
 
 
@@ -263,12 +264,11 @@ def test_addresses_make_no_difference() -> None:
 
 
 def test_status_is_one_screen_however_many_places_there_are() -> None:
-    common = {"actor": "trainer", "note": "", "count": 1, "since": 0.0, "latest": 0.0}
-    groups = [{**common, "state": "blocked", "place": f"a.py:{n} (f)", "ranks": [n]} for n in range(60)]
-    groups.append({**common, "state": "stopped", "place": "b.py:1 (g)", "ranks": [60]})
+    groups = [StateGroup("trainer", "m1", "blocked", f"a.py:{n} (f)", "", [n], 1, 0.0, 0.0) for n in range(60)]
+    groups.append(StateGroup("trainer", "m1", "stopped", "b.py:1 (g)", "", [60], 1, 0.0, 0.0))
     gone = {f"exited with code {n}": [n] for n in range(9)}
-    mesh = {"mesh": "m1", "name": "m", "sizes": [["gpus", 64]], "alive": 61, "actors": ["trainer"], "gone": gone}
-    lines = status({"meshes": [mesh], "groups": groups, "terminals": [], "own": 1}).splitlines()
+    mesh = MeshStatus("m1", "m", [("gpus", 64)], 61, ["trainer"], gone, {})
+    lines = status(ProgramStatus(meshes=[mesh], groups=groups), [], 1).splitlines()
     assert len(lines) == 1 + 6 + 1 + 1 + 6 + 1
     assert lines[7] == "  and in 3 more ways; `list dead` shows every one"
     assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"
@@ -276,11 +276,10 @@ def test_status_is_one_screen_however_many_places_there_are() -> None:
 
 def test_status_says_of_ranks_that_came_to_a_state_at_different_times_when_the_first_and_the_last_did() -> None:
     now = time.time()
-    group = {"actor": "trainer", "mesh": "m1", "note": "", "place": "", "count": 2, "ranks": [0, 1], "state": "running"}
 
     def shown(first: float, last: float) -> str:
-        groups = [{**group, "since": now - first, "latest": now - last}]
-        return status({"meshes": [], "groups": groups, "terminals": [], "own": 1}).splitlines()[0]
+        group = StateGroup("trainer", "m1", "running", "", "", [0, 1], 2, now - first, now - last)
+        return status(ProgramStatus(meshes=[], groups=[group]), [], 1).splitlines()[0]
 
     assert shown(600, 180) == "trainer 0-1: running for 3 min to 10 min"
     assert shown(600, 598) == "trainer 0-1: running for 10 min"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from meshrt.hooks.facts import Wait
 
@@ -27,8 +26,6 @@ __all__ = [
     "Waiter",
     "members_of",
     "targets_of",
-    "waits_from_wire",
-    "waits_to_wire",
 ]
 
 #: Mesh id, base rank, actor.
@@ -37,19 +34,6 @@ Key = tuple[str, int, str]
 SCRIPT: Key = ("", -1, "")
 #: Seconds from which a cycle is real, and not an artefact of several looks at a running program.
 STANDS = 1.0
-
-
-def waits_to_wire(waits: Iterable[Wait]) -> list[Any]:
-    """Return waits as plain data."""
-    return [
-        [wait.mesh_id, wait.actor, wait.endpoint, list(wait.ranks), wait.count, wait.any, wait.seconds, wait.left]
-        for wait in waits
-    ]
-
-
-def waits_from_wire(plain: Iterable[Sequence[Any]]) -> list[Wait]:
-    """Return waits from plain data: the reverse of `waits_to_wire`."""
-    return [Wait(mesh, actor, name, tuple(ranks), *rest) for mesh, actor, name, ranks, *rest in plain]
 
 
 @dataclass(slots=True)
@@ -66,7 +50,7 @@ class Waiter:
 
     state: str
     doing: str = ""
-    waits: list[Wait] = field(default_factory=list)
+    waits: Sequence[Wait] = ()
     beside: bool = False
 
 
@@ -106,7 +90,7 @@ class WaitGraph:
     def script(self, waits: Sequence[Wait]) -> None:
         """Note what the script waits for."""
         if waits:
-            self.nodes[SCRIPT] = Waiter("", waits=list(waits), beside=True)
+            self.nodes[SCRIPT] = Waiter("", waits=waits, beside=True)
 
     def chains(self, shown: Callable[[Key], bool] = lambda key: True) -> list[Chain]:
         """Return the cycles, then the other chains; each waiting node is in at least one of them.
@@ -244,7 +228,7 @@ def _cycles(edges: Mapping[Key, Sequence[Key]]) -> list[list[Key]]:
 
 def _merged(chains: Iterable[Chain]) -> list[Chain]:
     """Return the chains, with those that differ only in their heads merged into one."""
-    found: dict[Any, Chain] = {}
+    found: dict[tuple[object, ...], Chain] = {}
     for chain in chains:
         head = chain.heads[0]
         words = tuple((text, tuple(ranks)) for text, ranks in chain.ends.items())
@@ -258,7 +242,7 @@ def _merged(chains: Iterable[Chain]) -> list[Chain]:
 
 def _folded(chains: Iterable[Chain]) -> list[Chain]:
     """Return the chains; where several differ only in the numbers of ranks, the first one stands for the others."""
-    found: dict[Any, Chain] = {}
+    found: dict[tuple[object, ...], Chain] = {}
     for chain in chains:
         names = tuple(
             tuple((wait.mesh_id, wait.actor, wait.endpoint, wait.any) for wait in step) for step in chain.steps

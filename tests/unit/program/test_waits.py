@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.hooks.facts import Wait
-from meshrt.inspect.waits import SCRIPT, Waiter, WaitGraph, waits_from_wire, waits_to_wire
+from meshrt.inspect.merged import Party, Waits
+from meshrt.inspect.operations import Progress
 from meshrt.inspect.waittext import wait_lines, waits_of
+from meshrt.program.waits import SCRIPT, Waiter, WaitGraph
 
 NAMES = {"m": "mesh1", "s": "mesh2"}
 
@@ -42,10 +44,10 @@ def test_two_that_wait_for_each_other() -> None:
         "rank 0 waits for worker.ask() of rank 1, which waits for worker.ask() of rank 0: a cycle, for 43 s",
         "the script waits for worker.step() of ranks 0-1, in a cycle",
     ]
-    told = waits_of(made, NAMES)["waits"]
-    assert [each["cycle"] for each in told] == [True, False]
-    assert [[call["ranks"] for call in step] for step in told[0]["path"]] == [[[1]], [[0]]]
-    assert told[1]["waiting"] == {"mesh_id": "", "actor": "", "ranks": [], "count": 1}
+    told = waits_of(made, NAMES).waits
+    assert [each.cycle for each in told] == [True, False]
+    assert [[call.ranks for call in step] for step in told[0].path] == [[[1]], [[0]]]
+    assert told[1].waiting == Party("", "", [], 1)
     # Two looks, one after the other, at two that call each other in turn look like this.
     assert "if it stays" in lines(graph({0: wait(1), 1: wait(0)}, 0.5))[0]
 
@@ -54,16 +56,16 @@ def test_a_cycle_that_a_time_out_will_end() -> None:
     made = graph({0: wait(1), 1: wait(0)})
     # The thread may have been stopped and let go: what counts is how long its wait lasts.
     made.nodes["m", 1, "worker"].waits = [replace(wait(0), seconds=3.0, left=2.0)]
-    told = waits_of(made, NAMES)["waits"][0]
-    assert told["text"].endswith("of rank 0: a cycle, for 3 s, until a time-out in 2 s")
-    assert (told["since"], told["left"]) == (3.0, 2.0)
+    told = waits_of(made, NAMES).waits[0]
+    assert told.text.endswith("of rank 0: a cycle, for 3 s, until a time-out in 2 s")
+    assert (told.since, told.left) == (3.0, 2.0)
     made = graph({rank: wait(rank ^ 1) for rank in range(4)})
     made.nodes["m", 3, "worker"].waits = [replace(wait(2), seconds=50.0, left=9.0)]
-    told = waits_of(made, NAMES)["waits"][0]  # of those alike, the first that ends
-    assert (told["since"], told["left"]) == (43.0, 9.0)
-    (plain,) = waits_to_wire([replace(wait(0), seconds=3.0, left=2.0)])
-    (back,) = waits_from_wire([plain])
-    assert (back.seconds, back.left) == (3.0, 2.0)
+    told = waits_of(made, NAMES).waits[0]  # of those alike, the first that ends
+    assert (told.since, told.left) == (43.0, 9.0)
+    sent = Progress("worker", "ask", "blocked", 0.0, waits=[replace(wait(0), seconds=3.0, left=2.0)])
+    back = Progress.read(msgspec.to_builtins(sent)).waits[0]
+    assert (back, back.seconds, back.left) == (wait(0), 3.0, 2.0)
 
 
 def test_one_that_waits_for_itself() -> None:
@@ -79,8 +81,8 @@ def test_a_thousand_in_a_ring_are_one_line() -> None:
 
 
 def test_a_ring_as_large_as_a_mesh_may_be_is_no_larger_message() -> None:
-    (told,) = waits_of(graph({rank: wait((rank + 1) % 20_000) for rank in range(20_000)}), NAMES)["waits"]
-    assert (len(told["path"]), told["path_left_out"]) == (32, 20_000 - 32) and "to rank 19999" in told["text"]
+    (told,) = waits_of(graph({rank: wait((rank + 1) % 20_000) for rank in range(20_000)}), NAMES).waits
+    assert (len(told.path), told.path_left_out) == (32, 20_000 - 32) and "to rank 19999" in told.text
 
 
 def test_pairs_are_one_line() -> None:
@@ -97,7 +99,7 @@ def test_a_chain_ends_where_somebody_does_something() -> None:
     ]
     made.ranks["m", 3] = ("silent", "not answering: C code holds its GIL")
     assert lines(made)[0].endswith("of rank 3, not answering: C code holds its GIL")
-    assert waits_of(made, NAMES)["waits"][0]["state"] == "silent"
+    assert waits_of(made, NAMES).waits[0].state == "silent"
 
 
 def test_many_for_one_are_one_line_and_name_the_actor() -> None:
@@ -119,21 +121,21 @@ def test_of_one_that_waits_for_many_it_is_told_what_each_does() -> None:
 
 def test_of_very_many_the_first_are_named() -> None:
     assert lines(graph({0: wait(1, 2, more=3)})) == ["rank 0 waits for worker.ask() of ranks 1-2 and 3 more"]
-    (call,) = waits_of(graph({0: wait(1, 2, more=3)}), NAMES)["waits"][0]["path"][0]
-    assert (call["ranks"], call["count"]) == ([1, 2], 5)
+    (call,) = waits_of(graph({0: wait(1, 2, more=3)}), NAMES).waits[0].path[0]
+    assert (call.ranks, call.count) == ([1, 2], 5)
 
 
 def test_what_is_no_deadlock_is_no_cycle() -> None:
     # Any other answer ends it; and beside a concurrent endpoint others are served.
     made = graph({0: wait(1, 2, any_of_them=True), 1: wait(0)})
     assert lines(made)[0] == "rank 0 waits for the next worker.ask() of ranks 1-2; 1 waiting in turn"
-    assert not any(each["cycle"] for each in waits_of(made, NAMES)["waits"])
+    assert not any(each.cycle for each in waits_of(made, NAMES).waits)
     # What keeps it there is told, and not what anybody might end.
     made = graph({0: [wait(1, 2, endpoint="next", any_of_them=True), wait(1)], 1: wait(0)})
     assert lines(made)[0].startswith("rank 0 waits for worker.ask() of rank 1, which waits for worker.ask() of rank 0:")
     made = graph({0: wait(1), 1: wait(0)})
     made.nodes["m", 1, "worker"].beside = True
-    assert not any(each["cycle"] for each in waits_of(made, NAMES)["waits"])
+    assert not any(each.cycle for each in waits_of(made, NAMES).waits)
     # Nor does it read like one.
     made = graph({rank: wait((rank + 1) % 3) for rank in range(3)})
     for node in made.nodes.values():
@@ -152,21 +154,21 @@ def test_actors_of_one_name_and_gathered_calls() -> None:
 def test_only_those_that_are_meant_and_not_too_many() -> None:
     made = graph({rank: wait(rank + 100, endpoint=f"e{rank}") for rank in range(30)})
     told = waits_of(made, NAMES, lambda key: key[1] < 25)
-    assert len(told["waits"]) == 20 and told["waits_left_out"] == 5
+    assert len(told.waits) == 20 and told.waits_left_out == 5
     assert wait_lines(told)[-1] == "... 5 more"
     assert len(wait_lines(told, 4)) == 5 and wait_lines(told, 4)[-1] == "... 21 more"
-    assert waits_of(made, NAMES, lambda key: False) == {"waits": [], "waits_left_out": 0}
+    assert waits_of(made, NAMES, lambda key: False) == Waits([], 0)
     made = graph({})
     made.script([wait(0)])
     assert lines(made) == []  # that it waits is no news
-    assert made.nodes[SCRIPT].waits == waits_from_wire(waits_to_wire([wait(0)]))
+    assert made.nodes[SCRIPT].waits == [wait(0)]
 
 
 def test_the_documentation_names_every_key() -> None:
     made = graph({0: wait(0), 1: wait(5), 2: wait(6)})
     made.nodes["m", 5, "worker"] = made.nodes["m", 6, "worker"] = Waiter("idle", "waiting for messages")
     keys: set[str] = set()
-    for told in waits_of(made, NAMES)["waits"]:
+    for told in msgspec.to_builtins(waits_of(made, NAMES))["waits"]:
         parts = [told["waiting"], *told["alike"], *told["ends"], *(call for step in told["path"] for call in step)]
         keys.update(told, *parts)
     documentation = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
@@ -181,7 +183,7 @@ edges = st.dictionaries(st.integers(0, 7), st.lists(st.integers(0, 7), min_size=
 @given(edges)
 def test_cycles_are_cycles_and_none_is_missed(targets: dict[int, list[int]]) -> None:
     made = graph({rank: wait(*ranks) for rank, ranks in targets.items()})
-    told: list[dict[str, Any]] = waits_of(made, NAMES)["waits"]
+    told = waits_of(made, NAMES).waits
 
     def reached(rank: int) -> set[int]:
         found: set[int] = set()
@@ -193,9 +195,9 @@ def test_cycles_are_cycles_and_none_is_missed(targets: dict[int, list[int]]) -> 
                 left += targets.get(each, ())
         return found
 
-    assert any(each["cycle"] for each in told) == any(rank in reached(rank) for rank in targets)
+    assert any(each.cycle for each in told) == any(rank in reached(rank) for rank in targets)
     for each in told:
-        if each["cycle"]:
-            path = [step[0]["ranks"][0] for step in each["path"]]
-            assert path[-1] == each["waiting"]["ranks"][0] and len(set(path)) == len(path)
+        if each.cycle:
+            path = [step[0].ranks[0] for step in each.path]
+            assert path[-1] == each.waiting.ranks[0] and len(set(path)) == len(path)
             assert all(after in targets[before] for before, after in zip([path[-1], *path], path, strict=False))

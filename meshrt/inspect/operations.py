@@ -1,0 +1,201 @@
+"""What ranks report of themselves, and what terminals ask about ranks (docs/json.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from meshrt.hooks.facts import Wait
+from meshrt.hooks.operations import Data, Operation, Report
+from meshrt.inspect.merged import MergedStacks, Waits
+from meshrt.program.places import NOWHERE, Place
+
+__all__ = [
+    "FindOutput",
+    "ListRanks",
+    "Listing",
+    "MeshStatus",
+    "Output",
+    "Outputs",
+    "Placed",
+    "ProgramStatus",
+    "Progress",
+    "RankRow",
+    "ReadStatus",
+    "StateGroup",
+    "Where",
+]
+
+
+class Progress(Report, frozen=True, tag="inspect.progress"):
+    """An endpoint is blocked or stopped, waits for fewer ranks than before, goes on, or has ended.
+
+    Attributes:
+        state: A word of `meshrt.program.words`.
+        since: Epoch seconds.
+        place: The innermost frame of the user's.
+        waits: The calls whose answers it waits for.
+        beside: It waits in a concurrent endpoint.
+    """
+
+    actor: str
+    endpoint: str
+    state: str
+    since: float
+    place: Place = NOWHERE
+    waits: Sequence[Wait] = ()
+    beside: bool = False
+
+
+class Placed(Report, frozen=True, tag="inspect.placed"):
+    """The ident of the thread and the name of every actor that is not on the main thread. Always all of them."""
+
+    actors: Sequence[tuple[int, str]]
+
+
+class RankRow(Data, frozen=True, omit_defaults=True):
+    """One rank of an actor, in one state.
+
+    Attributes:
+        actor: As a user names it.
+        coords: Coordinates in ``view``.
+        view: The view through which its endpoint was called, or its whole mesh (`Shape.from_wire`).
+        file, line, function, module: Where it is; ``line`` is 0 if that is not known.
+        since: Epoch seconds; 0: not known.
+        breakpoint: The number of the breakpoint that it is stopped at; 0: none.
+        breakpoint_error: What was wrong with the condition of the breakpoint, or "".
+        holder: The pid of the terminal that is attached to it; 0: none.
+        rss: Bytes of its process in RAM, 0 if it has ended; None: not requested.
+    """
+
+    actor: str
+    mesh: str
+    rank: int
+    coords: Mapping[str, int]
+    view: Sequence[object]
+    host: str
+    pid: int
+    endpoint: str
+    file: str
+    line: int
+    function: str
+    module: str
+    state: str
+    note: str
+    since: float
+    breakpoint: int
+    breakpoint_error: str
+    holder: int
+    rss: int | None = None
+
+
+class Listing(Data, frozen=True):
+    """Rows by actor and rank; ``left_out``: number of further rows; ``state``: the state that was asked for."""
+
+    rows: Sequence[RankRow]
+    left_out: int
+    state: str
+
+
+class ListRanks(Operation[Listing], frozen=True, tag="inspect.list"):
+    """The ranks in a state. No rank is asked.
+
+    Attributes:
+        state: A word of the grammar, or "all"; "": stopped.
+        actor: Only this actor; "": all.
+        ranks: A selection; "": all ranks.
+        memory: Fill `RankRow.rss`.
+        hosts: Ask the agents of hosts first whether they answer.
+    """
+
+    state: str = ""
+    actor: str = ""
+    ranks: str = ""
+    memory: bool = False
+    hosts: bool = False
+
+
+class MeshStatus(Data, frozen=True):
+    """A mesh.
+
+    Attributes:
+        sizes: Label and size of each dimension.
+        alive: How many ranks have not ended.
+        gone: Base ranks that have ended, by how.
+        silent: Base ranks that do not answer, by the reason.
+    """
+
+    mesh: str
+    name: str
+    sizes: Sequence[tuple[str, int]]
+    alive: int
+    actors: Sequence[str]
+    gone: Mapping[str, Sequence[int]]
+    silent: Mapping[str, Sequence[int]]
+
+
+class StateGroup(Data, frozen=True):
+    """Ranks of an actor that are in the same state at the same place.
+
+    Attributes:
+        place: In words; "": not known.
+        since, latest: When the first and the last of them came to the state, epoch seconds.
+    """
+
+    actor: str
+    mesh: str
+    state: str
+    place: str
+    note: str
+    ranks: Sequence[int]
+    count: int
+    since: float
+    latest: float
+
+
+class ProgramStatus(Waits, frozen=True, kw_only=True):
+    """A summary of a program."""
+
+    meshes: Sequence[MeshStatus]
+    groups: Sequence[StateGroup]
+
+
+class ReadStatus(Operation[ProgramStatus], frozen=True, tag="inspect.status"):
+    """A summary of all states; ``hosts``: as of `ListRanks`."""
+
+    hosts: bool = False
+
+
+class Where(Operation[MergedStacks], frozen=True, tag="inspect.where"):
+    """The merged stacks of ranks, which are asked.
+
+    Attributes:
+        actor: Only this actor, or this thread (``trainer/loader``); "": all.
+        ranks: A selection; "": all ranks.
+        verbose: Also the runtime's own frames.
+    """
+
+    actor: str = ""
+    ranks: str = ""
+    verbose: bool = False
+
+
+class Output(Data, frozen=True):
+    """Ranks with output; ``label``: what a user calls them; ``mesh`` and ``name``: id and name of their mesh."""
+
+    label: str
+    mesh: str
+    name: str
+    ranks: Sequence[int]
+
+
+class Outputs(Data, frozen=True):
+    """Each mesh once."""
+
+    printing: Sequence[Output]
+
+
+class FindOutput(Operation[Outputs], frozen=True, tag="inspect.printing"):
+    """The ranks that have output: of an actor, of a selection, or all."""
+
+    actor: str = ""
+    ranks: str = ""
