@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pages
 from tests.support.programs import ROOT, run_python
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -77,3 +78,17 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     local = [target for target in targets if not target.startswith(("http://", "https://"))]
     assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_tables_are_made_of_the_commands(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "<!-- made of " in text
+    assert text == pages.made(page), "python -m tests.support.pages writes it"
+
+
+def test_the_diff_that_adds_a_command_is_that_of_its_file() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (diff,) = re.findall(r"^```diff\n--- /dev/null\n\+\+\+ b/(\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    path, lines = diff
+    assert [line[1:] for line in lines.splitlines()] == (ROOT / path).read_text(encoding="utf-8").splitlines()

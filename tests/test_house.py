@@ -9,12 +9,12 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(43_634, more=100, less=200),
+    "lines of code": Bar(44_430, more=100, less=200),
     "uses of Any": Bar(1_039, less=10),
     "circles of imports": Bar(0),
     "modules in circles": Bar(0),
     "small modules with one importer": Bar(22),
-    "parsers of command lines": Bar(18),
+    "parsers of command lines": Bar(1),
     "mechanisms of request and reply": Bar(6),
     "lines of the longest module": Bar(614, less=20),
     "modules over 400 lines": Bar(9),

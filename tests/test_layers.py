@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("selection",),
     ("show", "hooks"),
+    ("commandline",),
     ("wire",),
     ("transport",),
     ("store",),
@@ -37,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("memory",),
     ("failure", "timeline", "top"),
     ("debug",),
+    ("commands",),
     ("cli",),
     ("testing", "__main__"),
 )
@@ -48,8 +50,10 @@ FACADE = "meshrt/__init__.py"
 SERVICES = "meshrt/hooks/services.py"
 #: What loads plug-ins, by dotted name.
 PLUGINS = "meshrt/hooks/plugins.py"
-#: Who may write the debugger's dotted name (to load it on first use); nobody may import it.
-NAMES_DEBUGGER = (FACADE, PLUGINS, "meshrt/cli/")
+#: Where the commands are; those of the debugger import it.
+COMMANDS = "commands"
+#: Who may write the debugger's dotted name (to load it on first use); only commands may import it.
+NAMES_DEBUGGER = (FACADE, PLUGINS, "meshrt/commandline/shell.py")
 #: The only places that may turn bytes into objects.
 CODECS = ("meshrt/wire/codec.py",)
 #: The only module that writes files.
@@ -138,7 +142,7 @@ def function_imports_say_why(source: Source) -> Iterator[Finding]:
 
 def debugger_is_not_imported(source: Source) -> Iterator[Finding]:
     """Outside ``meshrt/debug`` the debugger is a dotted string, and only the places that load plug-ins hold it."""
-    if source.package == "debug" or source.path == FACADE:
+    if source.package in ("debug", COMMANDS) or source.path == FACADE:
         return
     for imported in source.imports:
         if _within(imported.name, "meshrt.debug"):
@@ -436,6 +440,7 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (debugger_is_not_imported, "meshrt/mesh/a.py", "'run python -m meshrt.debug'", []),
     (debugger_is_not_imported, PLUGINS, "x = 'meshrt.debug.rank'", []),
     (debugger_is_not_imported, "meshrt/debug/a.py", "from meshrt.debug import rank", []),
+    (debugger_is_not_imported, "meshrt/commands/a.py", "from meshrt.debug import prompt", []),
     (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "import pickle", [1]),
     (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "from cloudpickle.cloudpickle import dumps", [1]),
     (objects_are_decoded_in_the_codec, "meshrt/debug/a.py", "def f():\n    import marshal", [2]),

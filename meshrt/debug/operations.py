@@ -230,9 +230,10 @@ class Send(Asked[Sent], frozen=True, tag="debug.send"):
 
 
 class Completions(Data, frozen=True):
-    """Completions of the last word of a line."""
+    """Completions of the last word of a line; ``known``: the line is the name of a variable there."""
 
     names: Sequence[str]
+    known: bool = False
 
 
 class Complete(Asked[Completions], frozen=True, tag="debug.complete"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from collections.abc import Callable
+from json import loads
 from pathlib import Path
 from typing import Any
 
+from meshrt.commandline.command import Arguments
 from meshrt.errors import MeshError, UsageError
 from meshrt.failure import files
 from meshrt.failure.incident import HANDLED
@@ -21,66 +22,60 @@ from meshrt.transport.directories import ended_run, runs
 from meshrt.transport.places import runs_base
 from meshrt.transport.tools import programs
 
-__all__ = ["main"]
-
-_ABOUT = """Show why a program failed: the report that it printed at its end, or everything that is known of one rank.
-
-RUN is the program's id, as the report names it, its run directory, a failure file, or the pid of a program that still
-runs; without RUN it is the program that failed last. A program that failed several times has several files: the last
-one is shown, --list names all."""
+__all__ = ["report", "show"]
 
 _SCHEMA = Schema("meshrt postmortem", 2)
-_EPILOG = "Exit code: 0; 1 if there is no failure to show; 2: usage error, or no such program or rank."
 
 
 def _where() -> str:
     return str(runs_base() or "a directory that is safe")
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code, as docs/commands.md says."""
-    parser = argparse.ArgumentParser(
-        prog="meshrt postmortem",
-        description=_ABOUT,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("run", nargs="?", default="", metavar="RUN")
-    ranks = "everything about one rank, or those of a selection such as 'hosts=1': failures, or where they stood"
-    parser.add_argument("--rank", metavar="RANK", help=ranks)
-    parser.add_argument("--list", action="store_true", help="name the failures of the program")
-    parser.add_argument(
-        "--json", action="store_true", help="the same for programs (docs/json.md); alone: the file itself"
-    )
-    given = parser.parse_args(arguments)
-    if given.list and given.rank is not None:
-        parser.error("--list does not go with --rank: it names all failures, --rank tells of one rank in the last one")
-    return run_command("meshrt postmortem", lambda: _show(given), _record if given.json else None)
+def show(given: Arguments) -> int:
+    """Run ``meshrt postmortem``. Returns the exit code, as docs/commands.md says."""
 
+    def run() -> int:
+        asked = {"listed": given["list"], "rank": given["rank"], "json": given["json"]}
+        write_out(sys.stdout, report(given["run"], **asked, tell=_tell))
+        return ExitCode.OK
 
-def _show(given: argparse.Namespace) -> int:
-    write_out(sys.stdout, _answer(given))
-    return ExitCode.OK
+    return run_command("meshrt postmortem", run, _record if given["json"] else None)
 
 
 def _record(error: Exception) -> None:
     Recorder(sys.stdout, _SCHEMA)({"error": {"type": type(error).__name__, "message": str(error)}})
 
 
-def _answer(given: argparse.Namespace) -> str:
-    found = _files(given.run)
+def report(
+    run: str, *, listed: bool, rank: str | None, json: bool = False, tell: Callable[[str], object] | None = None
+) -> str:
+    """Return the report of the last failure of a program, or what else is known of its failures.
+
+    Args:
+        run: As docs/commands.md says; "": the program that failed last.
+        listed: Name all failures of the program.
+        rank: Tell of this rank, or of these ranks.
+        json: As text of JSON.
+        tell: Given a line if the program still runs.
+    Raises:
+        MeshError: There is no failure to show.
+        UsageError: There is no such program or rank.
+    """
+    found = _files(run)
     running = _running(found[-1])
-    if given.list:
-        listed = _json({"running": running, "failures": plain_listing(found)}) if given.json else listing(found)
-        _tell(running, ", and may fail again")
-        return listed
+    if listed:
+        shown = _json({"running": running, "failures": plain_listing(found)}) if json else listing(found)
+        if tell is not None and running is not None:
+            tell(f"the program (pid {running}) still runs, and may fail again")
+        return shown
     incident = files.read(found[-1])  # raises if it is not a failure file
-    _tell(running, "; this is its last failure so far")
-    if given.rank is not None:
+    if tell is not None and running is not None:
+        tell(f"the program (pid {running}) still runs; this is its last failure so far")
+    if rank is not None:
         facts = {"run": incident.run_id, "running": running, "file": str(found[-1])}
-        return _json({**facts, **plain_of_rank(incident, given.rank)}) if given.json else of_rank(incident, given.rank)
-    if given.json:
-        return to_text(json.loads(found[-1].read_text())) + "\n"
+        return _json({**facts, **plain_of_rank(incident, rank)}) if json else of_rank(incident, rank)
+    if json:
+        return to_text(loads(found[-1].read_text())) + "\n"
     handled = "the program had handled this failure, and ended otherwise\n" if incident.outcome == HANDLED else ""
     return render(incident) + handled
 
@@ -134,10 +129,5 @@ def _running(found: Path) -> int | None:
     return next((each.pid for each in programs() if each.run_directory.resolve() == directory), None)
 
 
-def _tell(running: int | None, what: str) -> None:
-    if running is not None:
-        print(f"meshrt postmortem: the program (pid {running}) still runs{what}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _tell(text: str) -> None:
+    print(f"meshrt postmortem: {text}", file=sys.stderr)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 
+from meshrt.commandline.command import Arguments
 from meshrt.errors import describe_exit, user_stack
 from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import FailureRecord
@@ -27,21 +28,10 @@ from meshrt.failure.workers import NOTED_WITHIN, Word
 from meshrt.hooks.fate import Fate
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
-from meshrt.show.status import ExitCode, complain
 from meshrt.transport.helper import interpreter
 from meshrt.transport.launcher import FAULT_FILE, launcher_file
 
-__all__ = ["main"]
-
-_ABOUT = """usage: meshrt run SCRIPT [ARGUMENT ...]
-       meshrt run -m MODULE [ARGUMENT ...]
-
-Run a script as `python -u` does, for a launcher such as torchrun:
-
-  torchrun --nproc-per-node 2 --no-python meshrt run train.py
-
-If the script is killed by a signal, as in a crash, the launcher is told so, with the stack from the script's first mesh
-(or `@meshrt.record`) on; and whether the kernel has run out of memory."""
+__all__ = ["show"]
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 #: Signals that keys of a terminal send to all processes in its foreground.
@@ -49,14 +39,8 @@ _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _STACK_MAX = 1 << 16
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code of the script; a signal that ends the script ends this process too."""
-    if not arguments:
-        complain(_ABOUT)
-        return ExitCode.USAGE
-    if arguments[0] in ("-h", "--help"):
-        print(_ABOUT)
-        return ExitCode.OK
+def show(arguments: Arguments) -> int:
+    """Run ``meshrt run``. Returns the exit code of the script; a signal that ends it ends this process too."""
     memory = OutOfMemory()
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
     # At a terminal both processes are in the foreground: the script may read, and Ctrl-C reaches both.
@@ -64,7 +48,7 @@ def main(arguments: list[str]) -> int:
     passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until the script runs, to which they are passed on
     script = subprocess.Popen(
-        [*interpreter(), "-u", *arguments],
+        [*interpreter(), "-u", *arguments["words"]],
         env={**os.environ, FAULT_FILE: f"{stacks}:{os.getpid()}"},
         pass_fds=[stacks],
         process_group=0 if alone else None,
@@ -129,7 +113,3 @@ def _end_by(number: int) -> int:
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 128 + number
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

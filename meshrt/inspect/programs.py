@@ -31,6 +31,8 @@ __all__ = [
 
 #: Seconds without an answer after which the user is told what the command waits for.
 SLOW_SECONDS = 2.0
+#: Characters of an id that are enough, if no other one begins with them.
+_LEAST = 4
 #: Most characters of a command line that are shown.
 _COMMAND = 100
 
@@ -60,11 +62,12 @@ def describe(program: Program) -> str:
 
 
 def named(wanted: str, found: Sequence[Program]) -> Program | None:
-    """Return the program that ``wanted`` names: by its pid, its id, or its run directory."""
+    """Return the program that ``wanted`` names: by its pid, its id, its run directory, or the beginning of its id."""
     for program in found:
         if wanted in (str(program.pid), program.run_id, str(program.run_directory), program.run_directory.name):
             return program
-    return None
+    begun = [program for program in found if len(wanted) >= _LEAST and program.run_id.startswith(wanted)]
+    return begun[0] if len(begun) == 1 else None
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from meshrt.memory.asked import MILLISECONDS, OBJECTS
 from meshrt.memory.document import Document, document_of
 from meshrt.transport.tools import connect, own_program
 
-__all__ = ["ask", "memory"]
+__all__ = ["Asking", "ask", "memory"]
 
 #: Seconds within which a program must answer; it waits for its ranks itself.
 _ANSWER_SECONDS = 90.0
@@ -62,13 +62,15 @@ def memory(
         connection.close()
 
 
-class _Asks(Protocol):
+class Asking(Protocol):
     """A connection to a program."""
 
-    def request(self, operation: str, body: Body, timeout: float) -> Body: ...
+    def request(self, operation: str, body: Body, timeout: float) -> Body:
+        """Return the answer, within ``timeout`` seconds."""
+        ...
 
 
-def ask(connection: _Asks, *, variables: bool | str, milliseconds: float | None, **asked: Any) -> Document:
+def ask(connection: Asking, *, variables: bool | str, milliseconds: float | None, **asked: Any) -> Document:
     """Return the answer of a program to a request, as `memory` sends it.
 
     Args:

@@ -20,6 +20,7 @@ from meshrt.transport.writing import write_atomic
 
 __all__ = [
     "NAME",
+    "SCHEMA",
     "Document",
     "document_of",
     "entries",

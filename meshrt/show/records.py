@@ -11,11 +11,13 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, TypeGuard
 
+from meshrt.errors import UsageError
 from meshrt.show.streams import write_out
 
-__all__ = ["Recorder", "Schema", "to_text"]
+__all__ = ["Recorder", "Schema", "refuse_to_overwrite", "to_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,16 @@ class Recorder:
         text = to_text(self._schema.document(facts))
         with self._lock:
             write_out(self._stream, text + "\n")
+
+
+def refuse_to_overwrite(path: Path, schema: Schema) -> None:
+    """Raise UsageError if a file has something in it that is not a document of ``schema``: it may be the user's."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        begin = file.read(4096)
+    if begin and f'"schema": "{schema.name}"'.encode() not in begin:
+        raise UsageError(f"{path} has other content than {schema.name} writes; --force overwrites it")
 
 
 def to_text(value: object, default: Callable[[object], str] | None = None) -> str:

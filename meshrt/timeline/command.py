@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -10,55 +9,35 @@ import time
 from pathlib import Path
 from typing import Any
 
+from meshrt.commandline.command import Arguments
 from meshrt.errors import UsageError
-from meshrt.inspect.programs import choose, command_of, seconds_of
-from meshrt.selection import parse
-from meshrt.show.status import ExitCode, run_command
+from meshrt.inspect.programs import choose, command_of
+from meshrt.show.records import refuse_to_overwrite
+from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.session import MOST, Session
-from meshrt.timeline.trace import pieces
+from meshrt.timeline.trace import SCHEMA, pieces
 from meshrt.transport.tools import Program
 from meshrt.transport.writing import write_atomic
 
-__all__ = ["main"]
-
-_ABOUT = """Record which endpoints run when on all ranks, and write it as trace events. https://ui.perfetto.dev opens
-it, as does chrome://tracing. Each rank is a process there, each run of an endpoint a bar; arrows lead from callers to
-what they have called. The program is not stopped, and pays nothing before and afterwards.
-
-RUN is the id or the pid of a program, as meshrt ps shows it; without it, it is the one that runs."""
-
-_EPILOG = "Exit code: 0, also if some ranks did not answer; 1 if there is no file; 2: usage error; 130: Ctrl-C."
+__all__ = ["show"]
 
 #: Seconds between two rounds of fetching.
 _ROUND = 0.5
 _NAMED = 5
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="meshrt timeline", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "out", metavar="OUT.json", type=Path, help="the file to write; one that is there is overwritten"
-    )
-    parser.add_argument("run", nargs="?", default="", metavar="RUN", help="the program")
-    ends = "how long (10); Ctrl-C and SIGTERM end it, too"
-    parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help=ends)
-    parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
-    given = parser.parse_intermixed_args(arguments)
+def show(given: Arguments) -> int:
+    """Run ``meshrt timeline``. Returns the exit code."""
     # A user who ends the command wants the spans recorded until then: `timeout` ends it so.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return run_command("meshrt timeline", lambda: _begin(given))
-
-
-def _begin(given: argparse.Namespace) -> int:
-    _check(given.out)
-    if given.ranks:
-        parse(given.ranks)
-    return _record(choose(given.run, how="meshrt timeline OUT.json RUN"), given.out, given.seconds, given.ranks)
+    out = given["out"]
+    _check(out)
+    if not given["force"]:
+        refuse_to_overwrite(out, SCHEMA)
+    program = choose(given["run"], how="meshrt timeline OUT.json RUN")
+    return _record(program, out, given["seconds"], given["ranks"])
 
 
 def _check(out: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from meshrt.show.records import Schema, to_text
 from meshrt.timeline.collected import SCRIPT, Collected, RankTrack, Span
 
-__all__ = ["pieces"]
+__all__ = ["SCHEMA", "pieces"]
 
 SCHEMA = Schema("meshrt timeline", 1)
 #: Further lanes of a thread are threads of the trace: their numbers are above all thread ids of Linux.

@@ -14,7 +14,6 @@ A request is answered only if
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
 import hmac
@@ -31,6 +30,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
+from meshrt.commandline.command import Arguments
 from meshrt.inspect.programs import command_of
 from meshrt.show.streams import write_out
 from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
@@ -135,11 +135,11 @@ class _Server(Server):
         return response
 
 
-def serve(program: Program, given: argparse.Namespace, host: str, port: int) -> None:
+def serve(program: Program, given: Arguments, host: str, port: int) -> None:
     """Serve until Ctrl-C. Raises OSError: the address cannot be bound."""
-    words = ["top", program.run_id, "--sort", given.sort, "--every", f"{given.every:g}"]
-    words += ["--reverse"] * given.reverse
-    words += [f"{name}={value}" for name, value in (("--ranks", given.ranks), ("--actor", given.actor)) if value]
+    words = ["top", program.run_id, "--sort", given["sort"], "--every", f"{given['every']:g}"]
+    words += ["--reverse"] * given["reverse"]
+    words += [f"{name}={value}" for name, value in (("--ranks", given["ranks"]), ("--actor", given["actor"])) if value]
     # textual-serve starts the screen, with the environment and the working directory of this process.
     os.environ.update(helper_environment(program.directory))
     os.chdir(SAFE_DIRECTORY)

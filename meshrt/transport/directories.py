@@ -82,12 +82,19 @@ def failed(run: Path) -> bool:
 
 
 def ended_run(wanted: str) -> Path | None:
-    """Return the run directory of a program that has ended, named by its id, or by the directory; None: no such."""
+    """Return the run directory of a program that has ended; None: there is none.
+
+    Args:
+        wanted: Its id, at least four characters with which no other id begins, or the directory.
+    """
     if "/" in wanted:
         path = Path(wanted)
         found = path if path.is_dir() and _RUN_NAME.search(path.resolve().name) else None
     else:
-        found = next((path for path in runs() if wanted in (path.name, path.name.rpartition("-")[2])), None)
+        ids = {path: path.name.rpartition("-")[2] for path in runs()}
+        begun = [path for path, run_id in ids.items() if len(wanted) >= 4 and run_id.startswith(wanted)]
+        exact = [path for path, run_id in ids.items() if wanted in (path.name, run_id)]
+        found = next(iter(exact or (begun if len(begun) == 1 else [])), None)
     return None if found is None or in_use(found) else found
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from meshrt import Actor, endpoint, proc_mesh
-from meshrt.debug.dap.router import command
+from meshrt.commandline.shell import run_words
 from meshrt.mesh.program import start_root
 from tests.dap import debugged
 from tests.dap.client import Client
@@ -64,7 +64,7 @@ def test_a_programs_own_port_costs_nothing_until_an_ide_comes(
     # The entry that it names is one, and the one port is all that is listened at. A rank that is not meant is let be.
     port = "".join(said).partition("127.0.0.1:")[2].partition(";")[0]
     assert f"meshrt dap --no-serve --port {port} shows the entry for launch.json" in "".join(said)
-    assert command.main(["--no-serve", "--port", port]) == 0
+    assert run_words(["dap", "--no-serve", "--port", port]) == 0
     entry = json.loads(capfd.readouterr().out.partition(":\n")[2])
     with Ide(("127.0.0.1", int(port)), {**entry, "meshRanks": 0}) as ide:
         ide.children(1)

@@ -31,7 +31,7 @@ def test_lines() -> None:
         # Nobody stands: lines are the debugger's, and reach ranks that the IDE does not have.
         assert say("p trainer self.rank * 2").splitlines()[-3:] and "4" in say("p trainer self.rank * 2")
         assert "3 ranks" in say("where") and "3 ranks" in say("mesh where")
-        assert say("n") == "nothing stands in the IDE"
+        assert say("n") == "nothing is stopped in the IDE"
         assert ide.root.threads() == [{"id": 1, "name": "mesh: 2 ranks, 0 stopped"}]
 
         ide.set_breakpoints(SOURCE, [marked_line(SOURCE, "step")])

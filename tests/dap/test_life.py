@@ -133,7 +133,7 @@ def test_an_ide_is_lost() -> None:
             assert [row["note"] for row in prompt.rows()] == gone[:1]
             one = trainer.slice(gpus=0).step.call_one(1)
             prompt.wait("trainer", "ranks(0)")
-            prompt("clear")
+            prompt("clear all")
             prompt("continue trainer ranks(0)")
             assert one.get(WAIT) == 1 and not call.done()
         # Another router lets them go when a person ends it.
@@ -149,7 +149,7 @@ def test_an_ide_is_lost() -> None:
             wait_until(lambda: "IDE" not in prompt(f"break debugged.py:{STEP}"), WAIT)
             call = trainer.step.call(1)
             prompt.wait("trainer")
-            prompt("clear")
+            prompt("clear all")
             prompt("continue trainer")
             assert set(call.get(WAIT).values()) == {1, 2}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.debug.dap.router import command
+from meshrt.commandline.shell import run_words
 from meshrt.debug.dap.router.launch_json import adapter_entry
 from tests.dap import attacker
 from tests.dap.client import Client, RequestFailed
@@ -75,7 +75,7 @@ def test_a_port_that_another_user_has(tmp_path: Path, capsys: pytest.CaptureFixt
         # The user is told who has the port, and nothing is written that leads there.
         written = (tmp_path / ".vscode" / "launch.json").read_bytes()
         again = [str(os.getpid()), "--port", str(port), "--write-launch-json", str(tmp_path)]
-        assert command.main(again) == 1
+        assert run_words(["dap", *again]) == 1
         assert f"by another user (uid {NOBODY}): attach no IDE to it" in capsys.readouterr().err
         assert (tmp_path / ".vscode" / "launch.json").read_bytes() == written
 

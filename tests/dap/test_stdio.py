@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.debug.dap.router import command
+from meshrt.commandline.shell import run_words
 from meshrt.debug.dap.router.launch_json import adapter_entry
 from meshrt.transport.process import current_runtime
 from tests.dap import debugged
@@ -108,7 +108,7 @@ def test_the_program_is_told_or_asked_for() -> None:
 
 
 def test_the_entry_needs_no_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--stdio", "--write-launch-json", str(tmp_path)]) == 0
+    assert run_words(["dap", "--stdio", "--write-launch-json", str(tmp_path)]) == 0
     assert "launch.json: the entry 'meshrt' attaches" in capsys.readouterr().out
     text = (tmp_path / ".vscode" / "launch.json").read_text()
     assert "meshToken" not in text and "connect" not in text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.debug.dap.router import command
+from meshrt.commandline.shell import run_words
 from meshrt.debug.dap.wire import MessageDecoder, encode
 from tests.dap.client import Client, RequestFailed
 from tests.dap.debugged import Debugged
@@ -126,6 +126,6 @@ def test_a_place_that_cannot_be_had(tmp_path: Path, capsys: pytest.CaptureFixtur
             (["--port", "0", "--write-launch-json", str(tmp_path)], 2, "is not a launch.json (Expecting"),
             (["--port", str(port)], 1, f"{port} cannot be listened at: Address already in use; --port 0 takes any"),
         ):
-            assert command.main([str(os.getpid()), *arguments]) == code, arguments
+            assert run_words(["dap", str(os.getpid()), *arguments]) == code, arguments
             said = capsys.readouterr()
             assert complaint in said.err and not said.out, arguments

@@ -179,7 +179,7 @@ def test_breakpoints_of_the_session_and_of_the_mesh(root: Desk, worker: Any) -> 
     root.show(f"b {line_of('worked')}")
     assert root.step("c").place.line == line_of("work")
     assert root.step("c").place.line == line_of("worked")
-    root.show("clear")
+    root.show("clear all")
     root.let_go()
     assert result.get(WAIT) == 1
 

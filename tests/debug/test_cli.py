@@ -108,7 +108,7 @@ def test_no_program() -> None:
         assert done.returncode == 2 and done.stderr.startswith("meshrt debug: process 1 is no meshrt")
     for more, expected in (
         (["--pid", "2"], "expected RUN or --pid RUN, not both"),
-        (["--open", "f"], "does not go with"),
+        (["--open", "f"], "cannot be combined with RUN"),
     ):
         done = run_python("-m", "meshrt.debug", "1", *more)
         assert done.returncode == 2 and expected in done.stderr

@@ -83,7 +83,7 @@ def test_a_breakpoint_in_a_call_that_runs_survives_the_end_of_another() -> None:
         plain = turns.plain.call_one(4)
         turns.let_in.call_one(4).get(WAIT)
         assert plain.get(WAIT) == -4
-        me("clear")
+        me("clear all")
         me(f"tbreak turns.py:{line_of('round')}")
         me.wait("turns")
         assert f"({line_of('round')})turn()" in me("cast turns ranks(0) bt")
@@ -100,7 +100,7 @@ def test_a_breakpoint_is_reached_whatever_the_event_loop_does_while_it_is_set() 
             me(f"tbreak turns.py:{line_of('round')}")
             me.wait("turns")
             me("continue")
-            me("clear")
+            me("clear all")
     turns.finish.call_one().get(WAIT)
     assert turning.get(WAIT) == 1
 

@@ -70,7 +70,7 @@ def tired() -> ActorMesh[Tired]:
         ("p tired rank(1) self.config", "did you mean ranks(1) self.config?"),
         ("p tired nothing", "for locals: interrupt tired"),
         ("p tired ranks(1) nothing", "for locals: interrupt tired ranks(1)"),
-        ("vars self.config -n 2", "options such as -n stand directly behind the command; usage: vars"),
+        ("vars self.config -n 2", "options such as -n come directly behind the command; usage: vars"),
         ("detach", "no rank is attached"),
         ("lst", "did you mean 'list'"),
         ("attach tired/Nobody 1", "tired/Nobody rank 1 is not stopped"),
@@ -79,7 +79,7 @@ def tired() -> ActorMesh[Tired]:
 def test_what_a_slip_is_answered_with(tired: ActorMesh[Tired], line: str, said: str) -> None:
     with person() as me:
         assert said in me(line)
-        me("clear")
+        me("clear all")
 
 
 def test_a_rank_that_was_let_go_is_not_attached_to(tired: ActorMesh[Tired]) -> None:
@@ -146,7 +146,7 @@ def test_a_condition_that_fails_is_named_where_the_stop_is(tired: ActorMesh[Tire
         assert "[0-1] the condition raised NameError: name 'locl' is not defined" in me("breaks")
         assert f"{said}\n" in me("attach tired 0")
         me("detach")
-        me("clear")
+        me("clear all")
         me("continue")
     assert result.get(WAIT).values() == [2, 2]
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from meshrt import ActorMesh, Future, proc_mesh
-from meshrt.debug.prompt.commands.table import COMMANDS
+from meshrt.commandline.command import Offer
+from meshrt.commandline.table import COMMANDS
 from meshrt.debug.prompt.records import SCHEMA
 from tests.debug.harness import person
 from tests.debug.working import Worker, line_of
@@ -59,11 +60,12 @@ def test_every_command_has_a_record() -> None:
         "break": f"break {place}",
         "tbreak": f"tbreak {place}",
         "breaks": "breaks",
-        "clear": "clear",
+        "clear": "clear all",
         "postmortem": "postmortem default",
         "interrupt": "interrupt worker ranks(1)",
         "wait": "wait worker ranks(1) 5",
         "list": "list",
+        "names": "names",
         "cast": "cast worker ranks(1) p self.rank",
         "attach": "attach worker 1",
         "detach": "detach",
@@ -71,7 +73,7 @@ def test_every_command_has_a_record() -> None:
         "help": "help cast",
         "quit": "quit",
     }
-    assert {command.name for command in COMMANDS} | {"detach"} == set(lines)
+    assert {command.name for command in COMMANDS.offered(Offer.PROMPT)} | {"detach"} == set(lines)
     found = records(*lines.values())
     assert [record["line"] for record in found] == list(lines.values())
     assert [record["command"] for record in found] == [name if name != "detach" else "pdb" for name in lines]

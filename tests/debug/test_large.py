@@ -49,7 +49,7 @@ def test_a_thousand_ranks_that_run() -> None:
         computed = mesh.compute.call(3)
         me.wait("w", "ranks(gpus=0)", seconds=WAIT)
         assert "hit [0-896:128] once" in me("breaks")
-        me("clear")
+        me("clear all")
         assert me("continue") == "8 ranks of w (0-896:128): resumed\n"
         assert set(computed.get(WAIT).values()) == {6}
         me("postmortem on")

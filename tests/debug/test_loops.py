@@ -51,7 +51,7 @@ def test_a_loop_that_runs_is_reached_again_and_again(name: str) -> None:
         me.wait("looping")
         assert me("cast looping ranks(0) p self.rounds") != before
         assert "hit [0-1] 2 times" in me("breaks")
-        me("clear")
+        me("clear all")
         me("cast looping ranks(:) !self.going = False")
         me("continue")
     assert set(result.get(WAIT).values()) == {1 if name == "one_line" else 2}

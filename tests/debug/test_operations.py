@@ -78,7 +78,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
         assert min(outcomes.values()) > 50, outcomes
         client.close()
         me("postmortem default")
-        me("clear")
+        me("clear all")
         me.wait("debugee")
         assert me("p debugee ranks(:) 20 + 1") == "[0-1] 21\n"
         assert me("cast debugee ranks(:) p n > 1") == "[0-1] True\n"

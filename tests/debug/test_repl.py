@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.debug.prompt.commands.table import COMMANDS
+from meshrt.commandline.command import Offer
+from meshrt.commandline.table import COMMANDS
 from tests.debug.harness import person
 from tests.debug.pty_harness import PROMPT, Screen, screen
 from tests.support.programs import ROOT
@@ -319,11 +320,13 @@ def test_help_of_everything() -> None:
     with person() as me:
         overview = me("help")
         assert "`help COMMAND`" in overview
-        for command in COMMANDS:
+        for command in COMMANDS.offered(Offer.PROMPT):
             assert re.search(rf"^{command.name} +{re.escape(command.summary)}$", overview, re.MULTILINE), command.name
             shown = me(f"help {command.name}")
-            assert shown.startswith(f"{command.usage}{'  (also: ' if command.aliases else ''}"), command.name
-            assert shown.splitlines()[1:] == [command.summary, *command.details.splitlines()]
+            written = command.usage(Offer.PROMPT)
+            assert shown.startswith(f"{written}{'  (also: ' if command.aliases else ''}"), command.name
+            said = [command.summary, *str(command.details).splitlines()]
+            assert shown.splitlines()[1 : 1 + len(said)] == said
             for alias in command.aliases:
                 assert alias in shown.splitlines()[0]
                 assert me(f"? {alias}") == shown

@@ -227,7 +227,7 @@ def test_breakpoint_reaches_a_loop_that_runs() -> None:
         me.until("where", "_train")
         me(f"break working.py:{line_of('spin')}")
         me.wait("worker")
-        me("clear")
+        me("clear all")
         me("cast worker ranks(:) !self.stop = True")
         me("continue")
     result.get(WAIT)

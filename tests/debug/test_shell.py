@@ -182,9 +182,9 @@ def test_one_program_of_several() -> None:
             "ps", "other", code=2
         )
         assert "no command 'postmortm'; did you mean 'postmortem'?" in meshrt("postmortm", code=2)
-        assert meshrt("p", "trainer", "self.x", code=2) == (
-            "meshrt: 'p' is a command of the debugger; expected meshrt debug -c 'p trainer self.x'\n"
-        )
+        assert "choose one with meshrt p -p RUN" in meshrt("p", "trainer", "self.x", code=2)
+        begin = program["program"][:4]
+        assert "no actor 'trainer'" in meshrt("p", "-p", begin, "trainer", "self.x", code=2)
         done = run_python("-m", "meshrt", "postmortem", program["program"])
         assert done.returncode == 1 and f"(pid {other.pid}) still runs, and has left no failure" in done.stderr
 
@@ -213,7 +213,7 @@ def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -
         assert "the number of lines is from 1 to 10000" in run_python("-m", "meshrt", "logs", "-n", "-3").stderr
         run = Path(record["run_directory"]).name.rpartition("-")[2]
         other.communicate("\n", timeout=WAIT)
-    assert meshrt("logs", run) == everything
+    assert meshrt("logs", run) == everything == meshrt("logs", run[:6])
     assert meshrt("logs", run, "mesh1", "-n", "1", "--ranks", "2:") == "[2-3] last\n"
     assert "there are meshes: mesh1" in run_python("-m", "meshrt", "logs", run, "mesh2").stderr
     assert f"the last one was {run}: meshrt logs {run} shows what it has printed" in meshrt("logs", code=2)

@@ -24,7 +24,7 @@ def test_sixty_four_ranks() -> None:
         assert [row["rank"] for row in me.rows()] == list(range(0, 64, 8))
         me.heard(f"8 ranks of w (0-56:8) stopped at {compute} (compute)")
         assert me("list").count("| w ") == 8  # up to 32 rows stay single
-        me("clear")
+        me("clear all")
         assert me("continue") == "8 ranks of w (0-56:8): resumed\n"
         assert set(result.get(WAIT).values()) == {2}
 

@@ -106,7 +106,7 @@ def test_one_computes_nonsense(tmp_path: Path) -> None:
         shows(me, "### One computes", "wait trainer ranks(6)")
         me.types("cast trainer ranks(6) p number > 0, gradient > 0")
         me.sees("[6] (True, True)", PROMPT)
-        shows(me, "### One computes", "clear")
+        shows(me, "### One computes", "clear 1")
         shows(me, "### One computes", "continue")
 
 

@@ -29,7 +29,7 @@ main()
 
 def command(tmp_path: Path, code: str) -> list[str]:
     (tmp_path / "train.py").write_text(SCRIPT)
-    return ["-m", "meshrt.failure.run", str(tmp_path / "train.py"), code]
+    return ["-m", "meshrt", "run", str(tmp_path / "train.py"), code]
 
 
 def launched(tmp_path: Path) -> tuple[dict[str, str], Path]:
@@ -111,9 +111,9 @@ def test_the_script_does_not_outlive_it(tmp_path: Path) -> None:
 
 
 def test_how_it_is_used() -> None:
-    done = run_python("-m", "meshrt.failure.run", "--help")
+    done = run_python("-m", "meshrt", "run", "--help")
     assert done.returncode == 0 and "--no-python meshrt run train.py" in done.stdout
-    assert run_python("-m", "meshrt.failure.run").returncode == 2
+    assert run_python("-m", "meshrt", "run").returncode == 2
     assert "run   " in run_python("-c", "import sys; from meshrt.cli import main; sys.argv[1:] = []; main()").stdout
 
 

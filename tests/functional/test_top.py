@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from meshrt import ActorMesh, SelectionError, SupervisionError, proc_mesh
+from meshrt.commandline.shell import run_words
 from meshrt.top.asking import Asking
-from meshrt.top.command import main
 from meshrt.top.model import Model, Row
 from meshrt.transport.tools import own_program
 from tests.support.documented import parts_of, section
@@ -186,5 +186,5 @@ def test_one_table_and_one_object_without_textual() -> None:
 def test_what_is_asked_wrongly_is_said(
     words: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(list(words)) == 2
+    assert run_words(["top", *words]) == 2
     assert complaint in capsys.readouterr().err

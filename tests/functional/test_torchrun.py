@@ -89,7 +89,7 @@ def start(tmp_path: Path, main: str, *options: str, run: str = "", **env: str) -
     script = tmp_path / "train.py"
     script.write_text(PRELUDE + main)
     command = [sys.executable, "-m", "torch.distributed.run", f"--log-dir={tmp_path / 'logs'}", *options]
-    command += ["-m", run, str(script)] if run else [str(script)]
+    command += ["-m", *run.split(), str(script)] if run else [str(script)]
     settings = environment(MESHRT_RUNS=str(tmp_path / "runs"), OMP_NUM_THREADS="1", **env)
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings
@@ -199,7 +199,7 @@ with proc_mesh(n=1) as mesh:
     mesh.get()
     receive(listen()) if worker == 0 else crash()
 """
-    (said,) = end(start(tmp_path, main, "--nproc-per-node=2", port(), run="meshrt.failure.run"))
+    (said,) = end(start(tmp_path, main, "--nproc-per-node=2", port(), run="meshrt run"))
     assert (said.root.rank, said.root.exit_code) == (1, -signal.SIGSEGV)
     assert re.match(r"the script \(pid \d+\) was killed by SIGSEGV\n", said.root.text)
     assert re.search(r'File ".*train.py", line \d+ in crash\n', said.root.text)

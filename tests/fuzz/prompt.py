@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from meshrt.debug.prompt.commands.table import COMMANDS, parse_line
+from meshrt.commandline.command import Offer
+from meshrt.commandline.table import COMMANDS
+from meshrt.debug.prompt.lines import parse_line
 from meshrt.errors import MeshError, SelectionError
 from meshrt.selection import Shape, parse, resolve
 from tests.fuzz.running import Target
@@ -39,11 +41,12 @@ def _selection(data: bytes) -> None:
 def _line(data: bytes) -> None:
     text = data.decode(errors="surrogateescape")
     if text.strip():
-        json.dumps(dict(parse_line(text).arguments))
+        json.dumps({**(parse_line(text).arguments or {}), "look": None})
 
 
 def _lines() -> list[bytes]:
-    return [*(line.encode() for line in _LINES), *(f"{each.name} trainer 3".encode() for each in COMMANDS)]
+    commands = COMMANDS.offered(Offer.PROMPT)
+    return [*(line.encode() for line in _LINES), *(f"{each.name} trainer 3".encode() for each in commands)]
 
 
 _selections = [text.encode() for text in _SELECTIONS]

@@ -7,7 +7,6 @@ Such a module
 * or splits or matches a typed line: a text parameter ``line``, or an own attribute ``_line``, as typed lines are called
   in all of meshrt. To split a text at line ends is no parsing.
 
-What two modules of the prompt do with parts of such a line cannot be told from its syntax: `DECLARED` names them.
 Parsers of other things (selections, sizes, files, Python) are not meant; that of pdb, which is inherited, neither.
 """
 
@@ -17,13 +16,7 @@ import ast
 
 from tests.support.sources import Source
 
-__all__ = ["DECLARED", "parsers"]
-
-#: Module -> its function that parses a part of a typed line by hand.
-DECLARED = {
-    "meshrt/debug/prompt/commands/points.py": "_head",
-    "meshrt/debug/prompt/commands/values.py": "_slip",
-}
+__all__ = ["parsers"]
 
 _SPLITS = {"split", "rsplit", "partition", "rpartition"}
 _MATCHES = {"match", "fullmatch", "search", "finditer", "findall", "sub"}
@@ -33,8 +26,7 @@ _LINE_ENDS = {"\n", "\r", "\r\n"}
 def parsers(source: Source) -> list[str]:
     """Return what parses typed lines in a module: ``ArgumentParser``, and names of functions; [] if nothing does."""
     functions = (node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    declared = DECLARED.get(source.path)
-    by_hand = [each.name for each in functions if each.name == declared or _parses_by_hand(each)]
+    by_hand = [each.name for each in functions if _parses_by_hand(each)]
     return ["ArgumentParser", *by_hand] if any(map(_is_argument_parser, source.nodes)) else by_hand
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
-from tests.house.parsers import DECLARED, parsers
-from tests.support.sources import Source, read_sources
+from tests.house.parsers import parsers
+from tests.support.sources import Source
 
 
 @pytest.mark.parametrize(
@@ -34,21 +32,3 @@ from tests.support.sources import Source, read_sources
 )
 def test_what_parses_a_typed_line(text: str, found: list[str]) -> None:
     assert parsers(Source("meshrt/a.py", text)) == found
-
-
-def test_what_is_declared_is_found_in_its_module_alone() -> None:
-    path, name = next(iter(DECLARED.items()))
-    text = f"def {name}(text):\n    return text\ndef other(text): ..."
-    assert parsers(Source(path, text)) == [name]
-    assert parsers(Source("meshrt/a.py", text)) == []
-
-
-def test_what_is_declared_exists() -> None:
-    there = {
-        (source.path, node.name)
-        for source in read_sources("meshrt")
-        if source.path in DECLARED
-        for node in source.nodes
-        if isinstance(node, ast.FunctionDef)
-    }
-    assert DECLARED.items() <= there, "it was moved or removed: change DECLARED in tests/house/parsers.py"

@@ -68,7 +68,7 @@ def _become(words: list[str], way: str, out: IO[bytes], err: IO[bytes]) -> None:
         os.close(writing)
         os.close(reading)
     sys.argv = words
-    sys.exit(debug_main(words[1:]) if words[0] == "meshrt.debug" else meshrt_main())
+    sys.exit(debug_main() if words[0] == "meshrt.debug" else meshrt_main())
 
 
 def _text(file: IO[bytes]) -> str:

@@ -70,10 +70,8 @@ class Answers:
         #: The program has closed the connection: no more reports will come.
         self.lost = False
 
-    def add(self, report: JobReport | Body) -> None:
+    def add(self, report: JobReport) -> None:
         """Take in one report of a job."""
-        if isinstance(report, dict):  # of a command that is not typed yet
-            report = JobReport.read(report)
         for answer in report.answers:
             members = self._kinds.setdefault((answer.actor, answer.kind), [])
             text = answer.text.rstrip("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 
-from meshrt.debug.operations import Attach, AttachedReport, Detach, Send, Snapshot
+from meshrt.debug.operations import AttachedReport, Detach, Send, Snapshot
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import prompt_of
@@ -13,7 +13,6 @@ from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
-from meshrt.hooks.operations import read
 from meshrt.inspect.shortening import LINES
 
 __all__ = ["Attached"]
@@ -33,11 +32,7 @@ class Attached:
         most: Lines of a printed value that are shown; None: all.
     """
 
-    def __init__(
-        self, client: Client, terminal: Terminal, snapshot: Snapshot | Body, *, most: int | None = LINES
-    ) -> None:
-        if isinstance(snapshot, dict):  # of a command that is not typed yet
-            snapshot = read(Snapshot, snapshot, Attach.name())
+    def __init__(self, client: Client, terminal: Terminal, snapshot: Snapshot, *, most: int | None = LINES) -> None:
         self._client = client
         self._most = most
         self._terminal = terminal

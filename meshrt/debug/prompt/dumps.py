@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from meshrt.commandline.command import Argument, Arguments, Command, Kind, Offer, Outcome
+from meshrt.commandline.line import head
+from meshrt.commandline.parser import number
+from meshrt.commandline.table import Table
 from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.prompt.terminal import Terminal, make_terminal
 from meshrt.debug.prompt.text import prompt_of
@@ -18,13 +22,6 @@ from meshrt.show.text import since
 
 __all__ = ["DumpPrompt", "open_dump"]
 
-_HELP = """\
-w (where, bt)      the stack, the innermost frame last
-u, d [COUNT]       to the caller's frame, or back
-l (list)           source around the line; ll: the whole function
-p NAME             a variable of this frame; p alone (locals): all of them
-e (exception)      the exception with its traceback and causes
-q (quit)           leave"""
 _AROUND = 5
 
 
@@ -39,18 +36,8 @@ class DumpPrompt:
         self._document = document
         self._frames: Sequence[Body] = document["frames"]
         self._at = max(0, len(self._frames) - 1)
-        self._commands: dict[str, Callable[[str], str]] = {}
-        for words, command in (
-            (("w", "where", "bt"), self._where),
-            (("u", "up"), lambda count: self._move(-1, count)),
-            (("d", "down"), lambda count: self._move(1, count)),
-            (("l", "list"), lambda _: self._source(whole=False)),
-            (("ll", "longlist"), lambda _: self._source(whole=True)),
-            (("p", "pp", "locals", "a", "args"), self._print),
-            (("e", "exception"), lambda _: str(document["exception"]["traceback"]).rstrip()),
-            (("h", "help", "?"), lambda _: _HELP),
-        ):
-            self._commands.update(dict.fromkeys(words, command))
+        #: `quit` was typed.
+        self.left = False
 
     @property
     def prompt(self) -> str:
@@ -71,20 +58,19 @@ class DumpPrompt:
 
     def execute(self, line: str) -> str:
         """Return the output of a line. Raises UsageError: no such command or variable, or an invalid argument."""
-        word, _, argument = line.strip().partition(" ")
-        command = self._commands.get(word)
-        if command is not None:
-            return escaped(command(argument.strip()))
-        if line.strip() in self._locals():
-            return escaped(self._print(line.strip()))
-        raise UsageError(
-            f"no command {word!r}{near_miss(word, self._commands) or ';'} the program is gone, so nothing can be "
-            "evaluated; `help` shows what there is"
-        )
+        if _COMMANDS.get(head(line)[0]) is None and line.strip() in self._locals():
+            return escaped(self.print_variable(line.strip()))
+        try:
+            invocation = _COMMANDS.parse(line, Offer.PROMPT)
+        except UsageError as error:
+            raise UsageError(f"{error} (the program has ended: nothing can be evaluated)") from None
+        return escaped(invocation.run(self).text)
 
     def complete(self, text: str) -> list[str]:
         """Return completions of the last word of ``text``."""
-        return [*self._locals()] if " " in text else [*self._commands]
+        if " " in text:
+            return [*self._locals()]
+        return [word for each in _COMMANDS.all() for word in (each.name, *each.aliases)]
 
     def _locals(self) -> dict[str, str]:
         return dict(self._frames[self._at]["locals"]) if self._frames else {}
@@ -98,19 +84,24 @@ class DumpPrompt:
         mark = ">" if index == self._at else " "
         return f"{mark} {frame['file']}({frame['line']}){frame['function']}()" + (f"\n-> {text}" if text else "")
 
-    def _where(self, _argument: str) -> str:
+    def stack(self) -> str:
+        """Return all stack frames."""
         return "\n".join(self._place(index) for index in range(len(self._frames))) or self._place()
 
-    def _move(self, step: int, argument: str) -> str:
-        if argument and not argument.isdigit():
-            raise UsageError(f"{argument!r} is no number of frames")
-        wanted = self._at + step * int(argument or 1)
+    def move(self, step: int) -> str:
+        """Go to another stack frame, ``step`` frames towards the newest one. Returns where that is."""
+        wanted = self._at + step
         if not 0 <= wanted < len(self._frames):
             return "*** Oldest frame" if step < 0 else "*** Newest frame"
         self._at = wanted
         return self._place()
 
-    def _source(self, *, whole: bool) -> str:
+    def traceback(self) -> str:
+        """Return the exception with its traceback and causes."""
+        return str(self._document["exception"]["traceback"]).rstrip()
+
+    def source(self, *, whole: bool) -> str:
+        """Return the source around the line, or of the whole function."""
         if not self._frames:
             return self._place()
         frame = self._frames[self._at]
@@ -122,7 +113,8 @@ class DumpPrompt:
         ]
         return "\n".join(shown) or f"no source of {frame['file']} is in the file"
 
-    def _print(self, name: str) -> str:
+    def print_variable(self, name: str) -> str:
+        """Return a variable of this frame, or all of them (""). Raises UsageError: there is none of that name."""
         known = self._locals()
         if not name:
             return "\n".join(f"{key} = {text}" for key, text in known.items()) or "no variables"
@@ -130,6 +122,44 @@ class DumpPrompt:
             there = near_miss(name, known) or ("; there are: " + ", ".join(known) if known else "")
             raise UsageError(f"no variable {name!r} in this frame{there} (expressions cannot be evaluated any more)")
         return known[name]
+
+
+def _said(show: Callable[[DumpPrompt, Arguments], str]) -> Callable[[DumpPrompt, Arguments], Outcome]:
+    return lambda prompt, arguments: Outcome(show(prompt, arguments))
+
+
+def _quit(prompt: DumpPrompt, _: Arguments) -> Outcome:
+    prompt.left = True
+    return Outcome()
+
+
+_COUNT = (Argument("count", metavar="COUNT", default=1, convert=number("frames")),)
+_COMMANDS: Table[DumpPrompt] = Table(
+    (
+        Command("w", "the stack, the innermost frame last", _said(lambda on, _: on.stack()), aliases=("where", "bt")),
+        Command(
+            "u", "to the caller's frame", _said(lambda on, given: on.move(-given["count"])), arguments=_COUNT,
+            aliases=("up",),
+        ),
+        Command("d", "back", _said(lambda on, given: on.move(given["count"])), arguments=_COUNT, aliases=("down",)),
+        Command("l", "source around the line", _said(lambda on, _: on.source(whole=False)), aliases=("list",)),
+        Command("ll", "the whole function", _said(lambda on, _: on.source(whole=True)), aliases=("longlist",)),
+        Command(
+            "p",
+            "a variable of this frame; without NAME: all of them",
+            _said(lambda on, given: on.print_variable(given["name"])),
+            arguments=(Argument("name", Kind.LINE),),
+            aliases=("pp", "locals", "a", "args"),
+        ),
+        Command("e", "the exception with its traceback and causes", _said(lambda on, _: on.traceback()),
+                aliases=("exception",)),
+        Command(
+            "h", "what can be typed here", _said(lambda _on, given: _COMMANDS.help(given["topic"], Offer.PROMPT)),
+            arguments=(Argument("topic", Kind.COMMAND, metavar="COMMAND"),), aliases=("help", "?"),
+        ),
+        Command("q", "leave", _quit, aliases=("quit", "exit")),
+    )
+)  # fmt: skip
 
 
 def _line(frame: Body, line: int) -> str:
@@ -153,9 +183,10 @@ def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
         if lines is None:
             terminal.write(greeting + "\n")
         for line in lines if lines is not None else _read(terminal, prompt):
-            if line.strip() in ("q", "quit", "exit"):
+            done = _run(terminal, prompt, line)
+            if prompt.left:
                 break
-            if not _obey(terminal, prompt, line) and not (terminal.interactive and lines is None):
+            if not done and not (terminal.interactive and lines is None):
                 return ExitCode.FAILED
         return ExitCode.OK
     finally:
@@ -172,11 +203,12 @@ def _read(terminal: Terminal, prompt: DumpPrompt) -> Iterable[str]:
             terminal.write("`q` (or Ctrl-D) leaves\n")
 
 
-def _obey(terminal: Terminal, prompt: DumpPrompt, line: str) -> bool:
+def _run(terminal: Terminal, prompt: DumpPrompt, line: str) -> bool:
     if not line.strip():
         return True
     try:
-        terminal.write(prompt.execute(line) + "\n")
+        shown = prompt.execute(line)
+        terminal.write(shown + "\n" if shown else "")
     except UsageError as error:
         terminal.write(f"{escaped(str(error))}\n")
         return False

@@ -1,4 +1,4 @@
-"""Ways to open the debugger: from another terminal, from the script, and by itself on the script's terminal."""
+"""Ways to open the debugger: from a shell, from the script, and by itself on the script's terminal."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from meshrt.commandline.command import Arguments
+from meshrt.commandline.table import Invocation
 from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.context import Prompt
+from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.leftovers import left_behind
-from meshrt.debug.prompt.records import SCHEMA, notice_record
+from meshrt.debug.prompt.records import SCHEMA, notice_record, write_error
 from meshrt.debug.prompt.repl import LEAVING, Repl
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import Waited
-from meshrt.inspect.programs import telling_slow
+from meshrt.inspect.programs import choose, telling_slow
 from meshrt.show.records import Recorder
+from meshrt.show.status import ExitCode, run_command
 from meshrt.transport import tools
 from meshrt.transport.process import has_runtime
 
-__all__ = ["enter", "enter_here", "run_lines", "run_prompt"]
+__all__ = ["enter", "enter_here", "run_in_shell", "show"]
 
 BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, `quit` leaves them stopped"
 #: Seconds that resumed ranks must run before the prompt assumes that they will not stop again.
@@ -109,6 +114,35 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
         if not json:
             _tell_left(client, repl, code)
         return code
+    finally:
+        client.mute()
+        client.close()
+        terminal.close()
+
+
+def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *, json: bool) -> int:
+    """Run one command that was typed in a shell. Returns an exit code; raises what the command raises.
+
+    Args:
+        line: What was typed.
+        json: Write one object instead of text.
+    """
+    interactive = _has_terminal() and not json
+    stays = invocation.command.stays and interactive
+    client = _connect(program, person=stays)
+    shown = sys.stdout if sys.stdout is not None else io.StringIO()
+    if stays:
+        repl, terminal = _prompt(client, lambda: False, LEAVING)
+    else:
+        out = io.StringIO() if json else shown
+        stdin = sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY)
+        terminal = LineTerminal(stdin, out, person=interactive)
+        repl = Repl(client, terminal, notices=False, record=Recorder(shown, SCHEMA) if json else None)
+    try:
+        ok = repl.run_command(invocation, line)
+        return repl.run() if stays else ExitCode.OK if ok else ExitCode.FAILED
+    except TimeoutError:
+        raise MeshError("the program does not answer") from None
     finally:
         client.mute()
         client.close()
@@ -258,3 +292,39 @@ def _has_terminal() -> bool:
         return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
     except ValueError:  # closed
         return False
+
+
+def show(given: Arguments) -> int:
+    """Run ``meshrt debug``. Returns the exit code."""
+
+    def run() -> int:
+        if given["open"] is not None:
+            return open_dump(given["open"], given["commands"])
+        program = choose(given["run"], how="meshrt debug RUN", asks=not given["json"])
+        if given["commands"] is not None or given["json"]:
+            return run_lines(program, given["commands"], json=given["json"])
+        return run_prompt(program)
+
+    return _reporting("debug", run, write_error if given["json"] else None)
+
+
+def run_in_shell(invocation: Invocation[Prompt], run: str, line: str, *, json: bool) -> int:
+    """Run a command of the prompt in a shell. Returns the exit code.
+
+    Args:
+        run: The program; "": the one that runs.
+        line: What was typed.
+        json: Write one object instead of text.
+    """
+    name = invocation.command.name
+
+    def ask() -> int:
+        program = choose(run, how=f"meshrt {name} -p RUN", asks=not json)
+        return run_one(program, invocation, line, json=json)
+
+    return _reporting(name, ask, (lambda error: write_error(error, line)) if json else None)
+
+
+def _reporting(name: str, run: Callable[[], int], report: Callable[[Exception], None] | None) -> int:
+    """Run a command. Errors are reported as records; None: as text, by the caller."""
+    return run() if report is None else run_command(f"meshrt {name}", run, report)

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from meshrt.commandline.command import Offer
+from meshrt.commandline.completion import Known, candidates
+from meshrt.commandline.table import COMMANDS, Invocation
+from meshrt.debug.operations import Complete, JobReport, Leave, Names, Snapshot
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.attached import Attached
 from meshrt.debug.prompt.client import Client
-from meshrt.debug.prompt.commands.command import Outcome
-from meshrt.debug.prompt.commands.table import candidates, elsewhere, parse_line, pdb_words
+from meshrt.debug.prompt.context import Prompt
+from meshrt.debug.prompt.lines import is_for_the_mesh, parse_line, rank_words
 from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
-from meshrt.hooks.facts import Body
 from meshrt.inspect.shortening import LINES
 from meshrt.show.status import ExitCode
 from meshrt.transport.kernel import kernel_state
@@ -35,16 +37,6 @@ LEAVING = "`quit` (or Ctrl-D) leaves the debugger; ranks that are stopped stay s
 HINT_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 ENDING_SECONDS = 3.0
-
-#: Commands that run at a rank's prompt too, if an actor follows: no meaningful Python statement looks like this.
-_MESH_LINE = re.compile(
-    r"\s*(?:cast|attach|interrupt|logs|wait|where|memory|mem|vars)\s+"
-    r"(?:--(?:by|sort)\s+\w+\s+|--?\w+\s+(?:\d+\s+)?)*([\w-]+)[@/\s]?"
-)
-#: Commands that run there too if ranks, an option or a variable's name follows: such a line is not valid Python.
-_MEMORY_LINE = re.compile(
-    r"\s*(?:memory|mem|vars)\s+(?:-n\s+\d|--[a-z]|ranks\(|(?!(?:and|if|in|is|not|or)\b)[^\W\d]\w*[.\[]\S)"
-)
 
 
 class Repl:
@@ -73,12 +65,10 @@ class Repl:
         self._leaving_hint = leaving
         self._record = record
         self._attached: Attached | None = None
-        self._names: list[str] = []
-        self._dims: list[str] = []
-        self._stopped: dict[str, list[str]] = {}
+        self._known = Known()
         self._leaving = False
         self._reading = False
-        #: Ids of the breakpoints that were set here; some may be deleted already.
+        #: As `Prompt` has it; some may be deleted already.
         self.breaks: set[int] = set()
         if notices:
             client.read_notices(terminal.notice)
@@ -152,7 +142,7 @@ class Repl:
         if self._attached is None:
             return self._leaving_hint
         if self._attached.at_pdb:
-            return "`detach` (or Ctrl-D) leaves this rank where it stands, `c` resumes it"
+            return "`detach` (or Ctrl-D) leaves this rank stopped, `c` resumes it"
         return "Ctrl-D ends what reads here"
 
     def _closed(self) -> int:
@@ -191,9 +181,10 @@ class Repl:
         """Run one line. Returns False if it failed."""
         self.client.typed = line[:200]
         try:
-            if self._attached is not None and not self._is_for_the_mesh(self._attached, line):
-                return self._at_rank(self._attached, line)
-            return self._obey(line)
+            attached = self._attached
+            if attached is None or (attached.at_pdb and is_for_the_mesh(line, self._is_variable)):
+                return self._at_mesh(line)
+            return self._at_rank(attached, line)
         except MeshError as error:
             self._failed(line, escaped(str(error)), type(error).__name__)
         except TimeoutError:
@@ -208,43 +199,37 @@ class Repl:
             self._mind_attached()
         return False
 
-    def _is_for_the_mesh(self, attached: Attached, line: str) -> bool:
-        if not attached.at_pdb:
-            return False
-        if _MEMORY_LINE.match(line):
-            return True
-        match = _MESH_LINE.match(line)
-        if match is None:
-            return False
-        self._learn()
-        return any(name.partition("@")[0].partition("/")[0] == match[1] for name in self._names)
+    def _is_variable(self, word: str) -> bool:
+        """Whether the attached rank has a variable of that name where it is stopped."""
+        return self.client.request(Complete(word), timeout=1.0).known
 
     def _at_rank(self, attached: Attached, line: str) -> bool:
         ok = attached.execute(line)
         facts = attached.facts()
-        hint = elsewhere(line, str(facts["text"])) if attached.here and attached.at_pdb else ""
-        if hint:
-            self._say(hint)
         if self._record is not None:
             self._record({"command": "pdb", "line": line, "ok": ok, **facts})
         return ok
 
-    def _obey(self, line: str) -> bool:
+    def _at_mesh(self, line: str) -> bool:
         if not line.strip() or line.lstrip().startswith("#"):
             return True
-        invocation = parse_line(line)
+        return self.run_command(parse_line(line), line)
+
+    def run_command(self, invocation: Invocation[Prompt], line: str) -> bool:
+        """Run a command, and show what it says. Returns False if it failed.
+
+        Args:
+            line: What was typed.
+        Raises:
+            MeshError, OSError: What the command raises.
+        """
+        self.client.typed = line[:200]
         outcome = invocation.run(self)
-        if invocation.command.name in ("break", "tbreak"):
-            self.breaks.add(int(outcome.data["id"]))
         if self._record is not None:
             self._record({"command": invocation.command.name, "line": line, "ok": outcome.ok, **outcome.data})
-        else:
-            self._show(outcome)
-        return outcome.ok
-
-    def _show(self, outcome: Outcome) -> None:
-        if outcome.text:
+        elif outcome.text:
             self._say(outcome.text)
+        return outcome.ok
 
     def _failed(self, line: str, text: str, kind: str) -> None:
         if self._record is not None:
@@ -258,7 +243,7 @@ class Repl:
 
     # -- what commands use ---------------------------------------------------------------------------------------------
 
-    def attach(self, snapshot: Body) -> None:
+    def attach(self, snapshot: Snapshot) -> None:
         """Attach the prompt to a rank; ``snapshot`` is the broker's answer to attach."""
         # A program that reads records gets whole values.
         most = LINES if self._record is None else None
@@ -268,11 +253,11 @@ class Repl:
         """End the prompt after the line that runs now."""
         self._leaving = True
 
-    def collect(self, first: Body) -> Answers:
+    def collect(self, first: JobReport) -> Answers:
         """Gather the answers of a job, for at most `ANSWER_SECONDS`. Ctrl-C stops waiting for the rest."""
         answers = Answers()
         answers.add(first)
-        job = int(first["job"])
+        job = first.job
         reports = self.client.reports(job)
         start = time.monotonic()
         hinted = False
@@ -297,7 +282,7 @@ class Repl:
             self.client.forget(job)
         answers.lost = self.client.closed()
         if not answers.done and not self.client.closed():
-            self.client.ask("debug.leave", job=job)
+            self.client.request(Leave(job))
         return answers
 
     # -- completion ----------------------------------------------------------------------------------------------------
@@ -308,19 +293,22 @@ class Repl:
             return self._at_rank_names(text)
         if " " in text:
             self._learn()
-        return candidates(text, self._names, self._dims, self._stopped)
+        # Behind a whole word comes another one.
+        whole = {*self._known.actors, *(each.name for each in COMMANDS.all() if each.arguments)}
+        found = candidates(COMMANDS, text.split(" "), Offer.PROMPT, self._known)
+        return [f"{word} " if word in whole else word for word in found]
 
     def _learn(self) -> None:
         try:
-            body = self.client.ask("debug.names", timeout=1.0)
+            found = self.client.request(Names(), timeout=1.0)
         except (MeshError, OSError):
             return  # completion is optional
-        self._names, self._dims, self._stopped = list(body["actors"]), list(body["dims"]), dict(body["stopped"])
+        self._known = Known(list(found.actors), list(found.dims), found.stopped)
 
     def _at_rank_names(self, text: str) -> list[str]:
-        own = ["detach", *pdb_words()] if " " not in text.strip() else []
+        own = rank_words() if " " not in text.strip() else []
         try:
-            return own + list(self.client.ask("debug.complete", timeout=1.0, text=text)["names"])
+            return [*own, *self.client.request(Complete(text), timeout=1.0).names]
         except (MeshError, OSError):
             return own
 

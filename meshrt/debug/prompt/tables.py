@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from meshrt.debug.operations import BreakRow, BreakSet, BreakShown, RankSets
 from meshrt.escapes import escaped
-from meshrt.hooks.facts import Body
 from meshrt.inspect.operations import ProgramStatus, RankRow
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.places import Place
@@ -17,7 +17,7 @@ from meshrt.show.ranks import fold_meshes
 from meshrt.show.table import Room, table
 from meshrt.show.text import since
 
-__all__ = ["breakpoints", "by_actor", "listing", "status"]
+__all__ = ["breakpoints", "by_actor", "listing", "problems", "status"]
 
 #: A listing with more rows than this shows equal stops as one row.
 FOLD_ABOVE = 32
@@ -173,7 +173,7 @@ def _lasting(first: float, last: float, now: float) -> str:
     return longest if alike else f"{shortest} to {longest}"
 
 
-def breakpoints(rows: Sequence[Body], meshes: Mapping[str, str]) -> str:
+def breakpoints(rows: Sequence[BreakRow], meshes: Mapping[str, str]) -> str:
     """Return the table of breakpoints, as the broker describes them.
 
     Args:
@@ -183,25 +183,24 @@ def breakpoints(rows: Sequence[Body], meshes: Mapping[str, str]) -> str:
         return "no breakpoints are set"
     lines = []
     for row in rows:
-        condition = f", {row['condition']}" if row["condition"] else ""
-        once = " once" if row["once"] else ""
-        goes = f" until the IDE of process {row['goes_with']} leaves" if row["goes_with"] else ""
-        goes += f", which has left [{fold_meshes(row['left'], meshes)}]" if row.get("left") else ""
+        shown = row if isinstance(row, BreakShown) else None
+        condition = f", {row.condition}" if row.condition else ""
+        once = " once" if row.once else ""
+        goes = f" until the IDE of process {row.goes_with} leaves" if row.goes_with else ""
+        goes += f", which has left [{fold_meshes(shown.left, meshes)}]" if shown is not None and shown.left else ""
         hits = "; ".join(
             f"[{fold_meshes(ranks, meshes)}] {'once' if int(count) == 1 else f'{count} times'}"
-            for count, ranks in row.get("hits", {}).items()
+            for count, ranks in (shown.hits.items() if shown is not None else ())
         )
         hit = f": hit {hits}" if hits else ""
-        lines.append(
-            f"{row['id']}  {row['place']}{_moved(row, meshes)}{condition} on {row['selection']}{once}{goes}{hit}"
-        )
-        lines += [f"   [{fold_meshes(ranks, meshes)}] {text}" for text, ranks in row.get("problems", {}).items()]
+        moved = _moved(row.lines, meshes) if isinstance(row, BreakShown | BreakSet) else ""
+        lines.append(f"{row.id}  {row.place}{moved}{condition} on {row.selection}{once}{goes}{hit}")
+        lines += problems(shown.problems, meshes, "   ") if shown is not None else []
     return escaped("\n".join(lines))
 
 
-def _moved(row: Body, meshes: Mapping[str, str]) -> str:
+def _moved(lines: Mapping[str, RankSets], meshes: Mapping[str, str]) -> str:
     """Return at which other lines a breakpoint was set; "" if at its own."""
-    lines = row.get("lines", {})
     if not lines:
         return ""
     if len(lines) == 1:
@@ -209,3 +208,8 @@ def _moved(row: Body, meshes: Mapping[str, str]) -> str:
     else:
         places = ", ".join(f"line {line} on {fold_meshes(ranks, meshes)}" for line, ranks in lines.items())
     return f" (no code at that line: it is set at {places})"
+
+
+def problems(found: Mapping[str, RankSets], meshes: Mapping[str, str], indent: str = "") -> list[str]:
+    """Return a line for each reason why ranks have not told of their breakpoints, or of their mode."""
+    return [f"{indent}[{fold_meshes(ranks, meshes)}] {text}" for text, ranks in found.items()]

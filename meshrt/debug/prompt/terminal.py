@@ -22,7 +22,7 @@ from meshrt.show.streams import write_out
 from meshrt.transport.places import state_directory
 from meshrt.transport.writing import open_private
 
-__all__ = ["LineTerminal", "PromptTerminal", "Terminal", "Woken", "make_terminal"]
+__all__ = ["LineTerminal", "PromptTerminal", "Terminal", "Woken", "agreed", "make_terminal"]
 
 Completer = Callable[[str], Iterable[str]]
 
@@ -323,3 +323,14 @@ def _completer(complete: Completer) -> Any:
                     yield Completion(candidate, start_position=-len(word))
 
     return Words()
+
+
+def agreed(terminal: Terminal, question: str) -> bool:
+    """Ask the person. Returns whether the answer was yes; True where there is no person to ask."""
+    if not terminal.interactive:
+        return True
+    try:
+        answer = terminal.read(f"{question} [y/N] ")
+    except (EOFError, Woken):
+        answer = ""
+    return answer.strip().lower() in ("y", "yes")

@@ -290,11 +290,12 @@ class RankDebugger:
         return Grouped(OwnMode(self._post_mortem.own))
 
     def complete(self, asked: CompleteAtRank) -> Completions:
-        """Return the completions of the last word of a line."""
+        """Return the completions of the last word of a line, and whether the line is the name of a variable there."""
         session = self._sessions.named(asked.actor, asked.thread)
         frame = session.prompt.pdb.frame if session is not None and session.stopped else None
         if session is not None and frame is not None:
-            return Completions(complete(asked.text, session.prompt.pdb.names, frame.f_globals))
+            spaces = (session.prompt.pdb.names, frame.f_globals)
+            return Completions(complete(asked.text, *spaces), known=any(asked.text in space for space in spaces))
         for actor in self._services.actors():
             if actor.name == asked.actor and actor.instance is not None:
                 return Completions(complete(asked.text, namespace_of(actor)))

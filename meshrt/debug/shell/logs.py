@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import threading
@@ -10,8 +9,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from meshrt.commandline.command import Arguments
+from meshrt.debug.operations import JobAnswer, JobReport
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.shell.following import Follower, Line
 from meshrt.errors import MeshError, UsageError
@@ -21,19 +21,12 @@ from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import choose, meant, named, telling_slow
 from meshrt.selection import Shape, fold_ranks, group_by_value, parse, resolve
 from meshrt.show.records import Recorder, Schema
-from meshrt.show.status import ExitCode, run_command
+from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
 from meshrt.transport import tools
 from meshrt.transport.directories import ended_run, in_use, log_path
 
-__all__ = ["main"]
-
-_ABOUT = """Show the last lines that each rank has printed; ranks that have printed the same share them.
-
-RUN is the id or the pid of a program, as meshrt ps shows it, or its run directory; it may have ended. Without RUN it is
-the one that runs. ACTOR names whose ranks are meant (of a program that has ended: a mesh); without it, it is all."""
-
-_EPILOG = "Exit code: 0; 1 if something could not be read; 2: usage error; 130: Ctrl-C."
+__all__ = ["show"]
 
 _SCHEMA = Schema("meshrt logs", 2)
 #: Seconds between two looks at files that are followed, and between two requests for new ranks.
@@ -127,48 +120,28 @@ def _by_number(ranks: str, files: dict[int, Path]) -> Iterable[int]:
     return resolve(parse(ranks), Shape.from_extent({"rank": max(files) + 1}))
 
 
-def main(arguments: list[str]) -> int:
-    """Run ``meshrt logs``. Returns the exit code; ``arguments``: without the command's name."""
-    parser = argparse.ArgumentParser(
-        prog="meshrt logs", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("words", nargs="*", metavar="[RUN] [ACTOR]", help="a program; an actor of it")
-    parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
-    parser.add_argument("-n", dest="lines", type=int, metavar="N", help="so many lines of each rank (10)")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the program ends, or Ctrl-C")
-    parser.add_argument(
-        "--diff", type=int, nargs="?", const=-1, metavar="RANK", help="show what differs from this rank (the first one)"
-    )
-    parser.add_argument("--raw", action="store_true", help="as it was printed, with what acts on a terminal")
-    parser.add_argument("--json", action="store_true", help="objects as in docs/json.md")
-    given = parser.parse_intermixed_args(arguments)
-    if len(given.words) > 2:
-        parser.error(f"{given.words[2]!r} does not belong there: RUN and ACTOR are all that is named")
-    if given.follow and given.diff is not None:
-        parser.error("--diff compares what is there; it does not go with -f")
-    return run_command("meshrt logs", lambda: _show(given))
-
-
-def _show(given: argparse.Namespace) -> int:
-    count = line_count(given.lines)
-    source, actor = _meant(given.words)
-    recorder = Recorder(sys.stdout, _SCHEMA) if given.json else None
-    shown = str if given.raw else coloured
+def show(given: Arguments) -> int:
+    """Run ``meshrt logs``. Returns the exit code."""
+    count = line_count(given["lines"])
+    source, actor = _meant([word for word in (given["run"], given["actor"]) if word])
+    recorder = Recorder(sys.stdout, _SCHEMA) if given["json"] else None
+    shown = str if given["raw"] else coloured
     try:
-        printing = source.printing(actor, given.ranks)
+        printing = source.printing(actor, given["ranks"])
         read = {each.label: tails(each.files, count) for each in printing}
         answers = _answers(read)
         if recorder is not None:
             recorder({"command": "logs", "run_directory": str(source.directory), **answers.data()})
         elif printing:
-            against = given.diff if given.diff != -1 else min((min(each) for each in read.values() if each), default=0)
+            first = min((min(each) for each in read.values() if each), default=0)
+            against = first if given["diff"] == -1 else given["diff"]
             write_out(sys.stdout, answers.text(every=True, against=against, shown=shown) + "\n")
-        if given.follow and isinstance(source, _Running):
+        if given["follow"] and isinstance(source, _Running):
             follower = Follower()
             for each in printing:
                 follower.add(each.label, each.files, read[each.label])
-            _follow(source, follower, actor, given.ranks, recorder or shown)
-        elif given.follow:
+            _follow(source, follower, actor, given["ranks"], recorder or shown)
+        elif given["follow"]:
             print("meshrt logs: the program has ended; nothing will follow", file=sys.stderr)
         return ExitCode.FAILED if answers.ranks("refused") else ExitCode.OK
     finally:
@@ -190,13 +163,12 @@ def _meant(words: list[str]) -> tuple[_Running | _Ended, str]:
 
 def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
     answers = Answers()
-    report: list[dict[str, Any]] = []
+    found_alike: list[JobAnswer] = []
     for label, found in read.items():
         for ranks, (text, problem) in group_by_value((rank, (tail.text, tail.problem)) for rank, tail in found.items()):
-            kind = "refused" if problem else "answered"
             shown = problem or text or "(nothing)"
-            report.append({"actor": label, "kind": kind, "ranks": list(ranks), "text": shown})
-    answers.add({"answers": report, "waiting": {}, "done": True})
+            found_alike.append(JobAnswer(label, "refused" if problem else "answered", shown, ranks))
+    answers.add(JobReport(found_alike, {}, done=True))
     return answers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec import to_builtins
 
+from meshrt.commandline.command import Arguments
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.shell.survey import Found, survey
 from meshrt.errors import MeshError
@@ -22,12 +22,12 @@ from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
 from meshrt.inspect.merged import Waits
 from meshrt.inspect.operations import Listing, ListRanks, MeshStatus, ProgramStatus, ReadStatus
-from meshrt.inspect.programs import choose, command_of, seconds_of
+from meshrt.inspect.programs import choose, command_of
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
-from meshrt.selection import fold_ranks, parse
+from meshrt.selection import fold_ranks
 from meshrt.show.records import Recorder, Schema
-from meshrt.show.status import ExitCode, run_command
+from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
 from meshrt.show.table import Room, columns, table
 from meshrt.show.text import since
@@ -35,17 +35,10 @@ from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
 from meshrt.wire.control import Address
 
-__all__ = ["main"]
+__all__ = ["show"]
 
 _Found: TypeAlias = "Found[_Answer]"
 
-_ABOUT = """Show the meshrt programs of this user that run: id, pid, age, ranks by state, meshes and actors, command.
-
--v shows the ranks of each as well, with pid and memory; above 32, equal ones share a row, and -vv shows every one.
-A program that does not answer is named all the same. Programs that have failed lately are named below them:
-meshrt postmortem shows why. Nobody is stopped, or changed, by being looked at."""
-
-_EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2: usage error."
 
 _SCHEMA = Schema("meshrt ps", 2)
 _NOT_LISTED = Listing((), 0, "all")
@@ -62,49 +55,31 @@ _HOW = {
 }
 
 
-def main(arguments: list[str]) -> int:
-    """Run ``meshrt ps``. Returns the exit code; ``arguments``: without the command's name."""
-    parser = argparse.ArgumentParser(
-        prog="meshrt ps", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", nargs="?", default="", metavar="RUN", help="this program only: its id, pid or directory")
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="show ranks; -vv: each in a row of its own")
-    parser.add_argument("--wide", action="store_true", help="all columns, also where the terminal is narrower")
-    parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(stopped & hosts=1)'")
-    parser.add_argument("--json", action="store_true", help="one object (docs/json.md)")
-    parser.add_argument(
-        "--seconds", type=seconds_of, default=1.0, metavar="S", help="wait so long for programs that are silent (1)"
-    )
-    given = parser.parse_args(arguments)
-    return run_command("meshrt ps", lambda: _show(given))
-
-
-def _show(given: argparse.Namespace) -> int:
-    if given.ranks:
-        parse(given.ranks)  # an invalid selection fails here, not in each program
+def show(given: Arguments) -> int:
+    """Run ``meshrt ps``. Returns the exit code."""
 
     def ask(connection: ToolConnection) -> _Answer:
         status = connection.ask(ReadStatus(hosts=True))
-        if not (given.verbose or given.ranks):
+        if not (given["verbose"] or given["ranks"]):
             return _Answer(status)
-        asked = ListRanks("all", ranks=given.ranks, memory=True, hosts=True)
-        return _Answer(status, connection.ask(asked), selected=bool(given.ranks))
+        asked = ListRanks("all", ranks=given["ranks"], memory=True, hosts=True)
+        return _Answer(status, connection.ask(asked), selected=bool(given["ranks"]))
 
-    wanted = [choose(given.run, how="meshrt ps RUN")] if given.run else programs()
-    found = survey(wanted, ask, given.seconds)
+    wanted = [choose(given["run"], how="meshrt ps RUN")] if given["run"] else programs()
+    found = survey(wanted, ask, given["seconds"])
     # Programs without such ranks are left out, unless no program has any.
     having = [
         each
         for each in found
-        if not each.refused and (each.answer is None or not given.ranks or each.answer.listed.rows)
+        if not each.refused and (each.answer is None or not given["ranks"] or each.answer.listed.rows)
     ]
     found = having or found
-    failed, more = ([], 0) if given.run else _failed_runs()
-    if given.json:
-        shown = [_record(each, every=bool(given.verbose)) for each in found]
+    failed, more = ([], 0) if given["run"] else _failed_runs()
+    if given["json"]:
+        shown = [_record(each, every=bool(given["verbose"])) for each in found]
         Recorder(sys.stdout, _SCHEMA)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
     else:
-        write_out(sys.stdout, _text(found, failed, given.verbose, columns(wide=given.wide)) + _more(more))
+        write_out(sys.stdout, _text(found, failed, given["verbose"], columns(wide=given["wide"])) + _more(more))
     return ExitCode.FAILED if any(each.why for each in found) else ExitCode.OK
 
 

@@ -15,15 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshrt.commandline.command import Command, Offer
+from meshrt.commandline.table import COMMANDS
+from meshrt.debug.operations import JobReport
 from meshrt.debug.prompt.answers import Answers
-from meshrt.debug.prompt.commands.command import Command
-from meshrt.debug.prompt.commands.table import COMMANDS, help_text, parse_line
+from meshrt.debug.prompt.lines import parse_line
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.prompt.terminal import LineTerminal, Woken
 from meshrt.debug.prompt.text import prompt_of
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
-from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import cap
 from meshrt.inspect.operations import RankRow
 from meshrt.program.places import Place
@@ -69,9 +70,11 @@ ROOT = Path(__file__).resolve().parents[3]
         ("break trainer train.py:88 ranks(0)", "break",
          {"place": "train.py:88", "condition": "", "actor": "trainer", "ranks": "ranks(0)"}),
         ("tbreak trainer.step", "tbreak", {"place": "trainer.step", "condition": "", "actor": "", "ranks": ""}),
-        ("clear 1, 2 3", "clear", {"ids": [1, 2, 3]}),
-        ("clear", "clear", {"ids": []}),
-        ("postmortem on trainer", "postmortem", {"mode": "on", "actor": "trainer"}),
+        ("clear 1, 2 3", "clear", {"ids": [1, 2, 3], "all": False}),
+        ("clear", "clear", {"ids": [], "all": False}),
+        ("cl all", "clear", {"ids": [], "all": True}),
+        ("postmortem on trainer", "postmortem",
+         {"mode": "on", "actor": "trainer", "list": False, "rank": None, "report": False}),
         *(
             (f"p d {expression}", "p",
              {"actor": "d", "ranks": "", "expression": expression, "verbose": False, "diff": None})
@@ -91,6 +94,7 @@ ROOT = Path(__file__).resolve().parents[3]
 )  # fmt: skip
 def test_lines_that_are_understood(line: str, command: str, arguments: dict[str, object]) -> None:
     invocation = parse_line(line)
+    assert invocation.arguments is not None
     assert (invocation.command.name, dict(invocation.arguments)) == (command, arguments)
 
 
@@ -106,8 +110,8 @@ def test_lines_that_are_understood(line: str, command: str, arguments: dict[str,
         ("list -x", "no option '-x'; there are: -v"),
         ("p debugee", "the expression is missing"),
         ("p --diff x debugee y", "no number of a rank"),
-        ("p debugee -v x", "options stand directly behind the command"),
-        ("p debugee --diff 0 x", "options stand directly behind the command"),
+        ("p debugee -v x", "options come directly behind the command"),
+        ("p debugee --diff 0 x", "options come directly behind the command"),
         ("p debugee 3 self.x", "ranks are written ranks(3)"),
         ("p debugee rank(1) self.x", "did you mean ranks(1) self.x?"),
         ("p debugee rank(1) in", "did you mean ranks(1) in?"),
@@ -118,17 +122,17 @@ def test_lines_that_are_understood(line: str, command: str, arguments: dict[str,
         ("interrupt debugee 1,,2", "'1,,2' does not belong there; usage: interrupt"),
         ("interrupt debugee ranks(1) 2", "'2' does not belong there; usage: interrupt"),
         ("break", "the place is missing"),
-        ("break a.py:3 x > 1", "a condition stands behind a comma"),
+        ("break a.py:3 x > 1", "a condition follows a comma"),
         ("break a.py:3 ranks(0-7)", "colon"),
         ("clear x", "no number of a breakpoint"),
         ("postmortem of", "did you mean 'off'?"),
-        ("logs -n", "-n needs a number of lines"),
+        ("logs -n", "argument -n: expected one argument; usage: logs"),
         ("attach debugee", "the rank is missing; usage: attach"),
         ("attach a.b 1", "no name of an actor"),
         ("cast", "usage: cast"),
         ("cast debugee", "selection of ranks is missing"),
         ("cast debugee 3 p x", "selection of ranks is missing"),
-        ("cast debugee ranks(3)", "the pdb command is missing"),
+        ("cast debugee ranks(3)", "the command is missing"),
         ("cast debugee ranks(3", "expected"),
         ("cast debugee ranks(0-7) p x", "colon"),
         ("wait debugee soon", "no number of seconds"),
@@ -137,7 +141,7 @@ def test_lines_that_are_understood(line: str, command: str, arguments: dict[str,
 )
 def test_lines_that_are_not(line: str, problem: str) -> None:
     with pytest.raises(MeshError) as caught:
-        help_text(parse_line(line).arguments.get("topic", ""))
+        COMMANDS.help((parse_line(line).arguments or {}).get("topic", ""), Offer.PROMPT)
     assert problem in str(caught.value)
 
 
@@ -149,18 +153,18 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-def tails(command: Command) -> st.SearchStrategy[str]:
+def tails(command: Command[Any]) -> st.SearchStrategy[str]:
     """What may stand behind ``command``: its own options, an actor with ranks, and words, in any order; or anything."""
-    options = [*re.findall(r"--?\w+", command.usage), ""]
+    options = [*re.findall(r"--?\w+", command.usage(Offer.PROMPT)), ""]
     words = st.lists(WORDS, max_size=4).map(" ".join)
     target = st.sampled_from(("", "", "worker ", "worker ranks(0) "))
     some = st.tuples(st.sampled_from(options), st.sampled_from((" ", " 3 ")), target, words).map("".join)
     return st.one_of(some, some, some, words, st.text(max_size=40), st.text("workranks(0:4,=)! -/@.", max_size=40))
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", COMMANDS.offered(Offer.PROMPT), ids=lambda command: command.name)
 @given(data=st.data())
-def test_any_line_is_understood_or_refused(command: Command, data: st.DataObject) -> None:
+def test_any_line_is_understood_or_refused(command: Command[Any], data: st.DataObject) -> None:
     word = data.draw(st.sampled_from((command.name, *command.aliases)))
     line = f"{word} {data.draw(tails(command))}"
     try:
@@ -169,7 +173,7 @@ def test_any_line_is_understood_or_refused(command: Command, data: st.DataObject
         assert str(error)  # noqa: PT017 - either way is right
     else:
         assert invocation.command is command
-        json.dumps(dict(invocation.arguments))  # it can be sent
+        json.dumps({**(invocation.arguments or {}), "look": None})  # it can be sent
 
 
 @given(st.text(max_size=60))
@@ -183,12 +187,12 @@ def test_any_text_is_understood_or_refused(line: str) -> None:
 
 def test_the_documentation_lists_the_table() -> None:
     text = (ROOT / "docs" / "debugger.md").read_text(encoding="utf-8")
-    for command in COMMANDS:
-        usage = command.usage.replace("|", "\\|")  # as a table wants it
-        assert f"| `{usage}` |" in text, command.name
+    for command in COMMANDS.offered(Offer.PROMPT):
+        shown = command.usage(Offer.PROMPT).replace("|", "\\|")  # as a table wants it
+        assert f"| `{shown}` |" in text, command.name
         assert command.summary in text, command.name
-        assert help_text(command.name)
-        assert all(len(line) <= 120 for line in help_text(command.name).splitlines())
+        assert COMMANDS.help(command.name, Offer.PROMPT)
+        assert all(len(line) <= 120 for line in COMMANDS.help(command.name, Offer.PROMPT).splitlines())
 
 
 def rows(count: int, **facts: Any) -> list[RankRow]:
@@ -223,16 +227,18 @@ def test_long_listings_fold() -> None:
     assert listing(rows(32)).count("| debugee ") == 32
 
 
-def report(*answers: tuple[str, str, str], waiting: str = "", done: bool = True) -> Body:
-    return {
-        "job": 1,
-        "done": done,
-        "waiting": {"debugee": list(parse_folded(waiting))} if waiting else {},
-        "answers": [
-            {"actor": "debugee", "kind": kind, "ranks": list(parse_folded(ranks)), "text": text}
-            for kind, ranks, text in answers
-        ],
-    }
+def report(*answers: tuple[str, str, str], waiting: str = "", done: bool = True) -> JobReport:
+    return JobReport.read(
+        {
+            "job": 1,
+            "done": done,
+            "waiting": {"debugee": list(parse_folded(waiting))} if waiting else {},
+            "answers": [
+                {"actor": "debugee", "kind": kind, "ranks": list(parse_folded(ranks)), "text": text}
+                for kind, ranks, text in answers
+            ],
+        }
+    )
 
 
 def test_answers_are_grouped() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshrt.debug.shell.logs import main
+from meshrt.commandline.shell import run_words
 from meshrt.errors import UsageError
 from meshrt.inspect.output import line_count
 
@@ -17,5 +17,5 @@ def test_a_number_of_lines() -> None:
 
 
 def test_no_lines_are_not_the_usual_number(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["-n", "0"]) == 2
+    assert run_words(["logs", "-n", "0"]) == 2
     assert "the number of lines is from 1 to 10000, not 0" in capsys.readouterr().err

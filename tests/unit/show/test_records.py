@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import math
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.show.records import Recorder, Schema, to_text
+from meshrt.errors import UsageError
+from meshrt.show.records import Recorder, Schema, refuse_to_overwrite, to_text
 
 SCHEMA = Schema("meshrt test", 3)
 ANYTHING = st.recursive(
@@ -60,3 +62,18 @@ def test_a_document_says_what_it_is() -> None:
     assert first == '{"schema": "meshrt test", "version": 3, "a": 1}'
     assert SCHEMA.is_of(read(second)) and read(second)["b"] is None
     assert not any(map(SCHEMA.is_of, (None, [], {}, {"schema": "meshrt memory"})))
+
+
+def test_a_file_of_the_user_is_not_overwritten(tmp_path: Path) -> None:
+    schema = Schema("meshrt test", 1)
+    path = tmp_path / "out.json"
+    refuse_to_overwrite(path, schema)
+    path.touch()
+    refuse_to_overwrite(path, schema)
+    path.write_text(to_text(schema.document({"x": 1})))
+    refuse_to_overwrite(path, schema)
+    refuse_to_overwrite(Path("/dev/null"), schema)
+    for text in ("my notes", to_text(Schema("meshrt tests", 1).document({}))):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="--force overwrites it"):
+            refuse_to_overwrite(path, schema)

@@ -9,32 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import io
-import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from meshrt.commandline.command import Offer
+from meshrt.commandline.line import behind, head
+from meshrt.commandline.table import COMMANDS
 from meshrt.debug.dap.router.asking import Answers, ask_each
 from meshrt.debug.dap.router.channels import RankLink
-from meshrt.debug.dap.router.console_words import STEPS, check, console_help
+from meshrt.debug.dap.router.console_words import OWN, REQUESTS, check, console_help
 from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.shown import WHOLE, cut
 from meshrt.debug.prompt.client import Client
-from meshrt.debug.prompt.commands.table import find, parse_line
+from meshrt.debug.prompt.lines import parse_line
 from meshrt.debug.prompt.repl import Repl
 from meshrt.errors import DebugAdapterError, MeshError, UsageError
 from meshrt.selection import parse
 from meshrt.transport import tools
 from meshrt.transport.threads import RuntimeThread
 
-__all__ = ["MESH_LINE", "Console", "hint"]
+__all__ = ["Console", "hint", "mesh_line"]
 
-#: A line for the debugger where Python is expected as well: ``mesh where``. It is never valid Python.
-MESH_LINE = re.compile(r"\s*mesh\s+(?!(?:in|is|and|or|if|not|for)\b)(?=[a-z])")
+#: The word before a line for the debugger where Python is expected as well: ``mesh where``.
+_MESH = "mesh"
 
 _PAST = {"next": "stepping", "stepIn": "stepping in", "stepOut": "stepping out", "continue": "going on"}
-_HELP = ("help", "h", "?")
 _VALUES = ("p", "print", "pp")
 #: Seconds for the value of an expression.
 _SECONDS = 10.0
@@ -51,27 +52,29 @@ T = TypeVar("T")
 Which = Callable[[str, str], Coroutine[Any, Any, set[Key]]]
 
 
+def mesh_line(line: str) -> str:
+    """Return the command in a line of a rank's console that begins with ``mesh``; "" for a line of Python."""
+    return behind(line, _MESH)
+
+
 def hint(line: str, rank: str) -> str:
     """Return a hint for a line that a rank's Python refuses and that is a command of this console; "" if it is not.
 
     Args:
         rank: The name of the rank that evaluated the line.
     """
-    word = line.split(maxsplit=1)[0] if line.strip() else ""
-    try:
-        if word not in STEPS:
-            find(word)
-    except UsageError:
+    word, _ = head(line)
+    command = COMMANDS.get(word) if word else None
+    if OWN.get(word) is None and (command is None or not command.offer & (Offer.CONSOLE | Offer.PROMPT)):
         return ""
     return f"meshrt: this is Python of {rank}; for the mesh, the line begins with it: mesh {word}"
 
 
 def _note(line: str) -> str:
     """Return a note to append to the output of ``line`` after it has run; "" for none."""
-    try:
-        return _NOTES.get(find(line.split(maxsplit=1)[0]).name, "") if line else ""
-    except UsageError:  # a comment, or a line for pdb of the rank that the prompt was attached to
-        return ""
+    word, _ = head(line)
+    command = COMMANDS.get(word) if word else None
+    return _NOTES.get(command.name, "") if command is not None else ""
 
 
 class Console:
@@ -111,16 +114,23 @@ class Console:
         Raises:
             MeshError: The line is not valid, or the command failed.
         """
-        line = MESH_LINE.sub("", line, count=1).strip()
-        word, _, rest = line.partition(" ")
+        line = mesh_line(line) or line.strip()
+        word, rest = head(line)
+        command = COMMANDS.get(word) if word else None
         if self._prompt is None or not self._prompt.at_rank:  # otherwise that rank's pdb answers
             check(word)
-            if word in _HELP:
-                return console_help(rest.strip())
-        if word in STEPS and not (word in ("c", "cont", "continue") and self._any_other(rest)):
-            return await self._step(STEPS[word], await self._meant("", rest.strip()), looking)
-        if word == "cast" or word in _VALUES:
-            arguments = parse_line(line).arguments
+            if command is not None and command.name == "help":
+                return console_help(rest)
+        own = OWN.get(word)
+        if own is not None and not (own.name == "c" and self._any_other(rest)):
+            arguments = OWN.parse(line, Offer.CONSOLE).arguments
+            if arguments is None:
+                return console_help(word)
+            return await self._step(REQUESTS[own.name], await self._meant("", arguments["ranks"]), looking)
+        if command is not None and command.name in ("cast", "p", "pp"):
+            arguments = parse_line(line, Offer.CONSOLE).arguments
+            if arguments is None:
+                return console_help(word)
             meant = await self._which(str(arguments["actor"]), str(arguments["ranks"]))
             standing = {key: link for key, link in self._links().items() if key in meant and link.standing}
             if standing:
@@ -168,10 +178,11 @@ class Console:
         return {key: link for key, link in links.items() if key in meant}
 
     async def _tell(self, line: str, standing: Mapping[Key, RankLink], looking: RankLink | None) -> str:
-        word, _, rest = line.strip().partition(" ")
-        if word in STEPS:
-            return await self._step(STEPS[word], standing, looking)
-        expression = rest.strip() if word in _VALUES and rest.strip() else line.strip().removeprefix("!")
+        word, rest = head(line)
+        own = OWN.get(word)
+        if own is not None:
+            return await self._step(REQUESTS[own.name], standing, looking)
+        expression = rest if word in _VALUES and rest else line.strip().removeprefix("!")
         return await self._values(expression, standing)
 
     async def _step(self, command: str, links: Mapping[Key, RankLink], looking: RankLink | None) -> str:
@@ -189,7 +200,7 @@ class Console:
         standing = {key: link for key, link in links.items() if link.standing}
         pausing = {key: link for key, link in links.items() if link.pausing and command == "continue"}
         if not standing and not pausing:
-            return "nothing stands in the IDE"
+            return "nothing is stopped in the IDE"
         asks = {
             # After `continue`, the IDE shows the next stop, whichever rank the user looks at.
             key: link.resume(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from meshrt.debug.dap.router.asking import ask_each
-from meshrt.debug.dap.router.console import MESH_LINE, Console, hint
+from meshrt.debug.dap.router.console import Console, hint, mesh_line
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.members import SECONDS, Member, Shown
 from meshrt.debug.dap.router.ranks import Key, Names, counted
@@ -181,7 +181,7 @@ class RankThreads:
         # Editors may name the stack frame of a stop that is over. Then no rank is chosen.
         found = self._ids.there(frame or 0, "frameId")
         member = self._members.get(found[0]) if found is not None else None
-        if member is None or MESH_LINE.match(line):
+        if member is None or mesh_line(line):
             text = await self._console.run(line, None if member is None else member.link)
             return {"result": text, "variablesReference": 0}
         try:

@@ -12,7 +12,7 @@ from typing import Protocol
 from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
-from meshrt.debug.dap.router.console import MESH_LINE, hint
+from meshrt.debug.dap.router.console import hint, mesh_line
 from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.requests import LATER, Answer, passes_on, read
 from meshrt.debug.dap.router.sources import Sources
@@ -119,7 +119,7 @@ class RankView(View):
         owner = self._owner
         if owner is None:
             return self.pass_on(message)
-        if MESH_LINE.match(line):
+        if mesh_line(line):
 
             async def run() -> Answer:
                 return {"result": await owner.run_line(line, self), "variablesReference": 0}

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from meshrt.debug.operations import JobAnswer, JobReport
 from meshrt.debug.prompt.answers import Answers
-from meshrt.debug.prompt.commands.looking import told
-from meshrt.debug.prompt.commands.table import COMMANDS, candidates
+from meshrt.debug.prompt.context import told
 from meshrt.debug.prompt.numbers import number_in, outliers, summary
 from meshrt.debug.prompt.records import SCHEMA, error_record
 from meshrt.debug.prompt.tables import status
@@ -32,7 +31,7 @@ def answered(*texts: str, facts: Body | None = None) -> Answers:
         {"actor": "a", "kind": "answered", "ranks": [rank], "text": text, **({"facts": facts} if facts else {})}
         for rank, text in enumerate(texts)
     ]
-    answers.add({"job": 1, "done": True, "waiting": {}, "answers": rows})
+    answers.add(JobReport.read({"job": 1, "done": True, "waiting": {}, "answers": rows}))
     return answers
 
 
@@ -87,7 +86,7 @@ def test_difference_of_dicts_is_told_item_by_item() -> None:
         "text": "{,,,}",
         "facts": facts(lr="0.3", step="7", new="y"),
     }
-    answers.add({"answers": [other], "waiting": {}, "done": True})
+    answers.add(JobReport.read({"answers": [other], "waiting": {}, "done": True}))
     assert answers.text(against=0).splitlines()[1:] == [
         "[9] 3 of its items differ",
         "  new: y  (not there)",
@@ -122,7 +121,7 @@ def test_what_differs_is_on_top_of_a_long_dict() -> None:
          "facts": {"kind": "dict", "items": {"'rate'": str(rank), "'x'": "array([0,\n       1])" * rank}}}
         for rank in range(2)
     ]  # fmt: skip
-    answers.add({"job": 1, "done": True, "waiting": {}, "answers": rows})
+    answers.add(JobReport.read({"job": 1, "done": True, "waiting": {}, "answers": rows}))
     lines = answers.text(against=0, most=40).splitlines()
     assert lines[:4] == ["[1] 2 of its items differ", "  'rate': 1  (0)", "  'x': array([0, 1]) ()", "[0]"]
     assert lines[-1] == "... 891 more lines (-v shows all)" and len(lines) == 15
@@ -137,7 +136,7 @@ def differing(first: Body, second: Body) -> list[str]:
          "facts": {"kind": "dict", "items": items}}
         for rank, items in enumerate((first, second))
     ]  # fmt: skip
-    answers.add({"answers": rows, "waiting": {}, "done": True})
+    answers.add(JobReport.read({"answers": rows, "waiting": {}, "done": True}))
     return answers.text(against=0).splitlines()[1:]
 
 
@@ -221,38 +220,6 @@ def test_records_are_one_line_each_of_plain_json() -> None:
     assert (first["schema"], first["version"]) == (SCHEMA.name, SCHEMA.version)
     assert second["error"] == {"type": "UsageError", "message": "no command 'lits'"}
     assert (second["ok"], second["command"]) == (False, "lits")
-
-
-@pytest.mark.parametrize(
-    ("text", "some"),
-    [
-        ("", "where "),
-        ("attach ", "trainer "),
-        ("attach trainer ", "13"),
-        ("attach --steal trainer ", "13"),
-        ("cast trainer ", "ranks("),
-        ("cast trainer ranks(", "ranks(hosts="),
-        ("cast trainer ranks(hosts=1,", "ranks(hosts=1,gpus="),
-        ("list ", "blocked"),
-        ("list dead ", "trainer "),
-        ("list trainer ", "ranks("),
-        ("help ", "postmortem"),
-        ("postmortem ", "dump"),
-        ("p --diff 3 ", "trainer "),
-    ],
-)
-def test_completion(text: str, some: str) -> None:
-    assert some in candidates(text, ["trainer"], ["hosts", "gpus"], {"trainer": ["3", "13"]})
-
-
-@given(st.text(max_size=40))
-def test_completion_of_anything(text: str) -> None:
-    assert all(isinstance(found, str) for found in candidates(text, ["a"], ["n"]))
-
-
-def test_every_command_has_a_usage_that_begins_with_its_name() -> None:
-    for command in COMMANDS:
-        assert command.usage.split()[0] == command.name
 
 
 def test_addresses_make_no_difference() -> None:

@@ -83,7 +83,7 @@ def test_help_lists_what_can_be_typed_here(monkeypatch: pytest.MonkeyPatch) -> N
         for line, why in (
             ("q", "this console ends with its session"),
             ("help wait", "wait is for the prompt"),
-            ("help u", "command of pdb: for a rank that stands at a prompt"),
+            ("help u", "command of pdb: for a rank that is stopped at a prompt"),
             ("help whre", "'where'"),
         ):
             with pytest.raises(MeshError, match=why):

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.cli.memory import main
+from meshrt.commandline.shell import run_words
 from meshrt.memory.document import read, write
 from tests.unit.memory.documents import MIB, document, rank, variable
+
+
+def main(words: list[str]) -> int:
+    return run_words(["memory", *words])
 
 
 @pytest.fixture
@@ -52,6 +56,5 @@ def test_what_a_file_has_not_is_not_shown(kept: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan", "1e300"])
 def test_a_view_is_watched_by_seconds_that_are_some(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([f"--watch={seconds}"])
+    assert main([f"--watch={seconds}"]) == 2
     assert f"argument --watch: '{seconds}' is no number of seconds above 0" in capsys.readouterr().err

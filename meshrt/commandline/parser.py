@@ -1,0 +1,338 @@
+"""What a person typed becomes the arguments of a command: the one place where command lines are parsed.
+
+A line of a prompt, or the words that a shell has passed, is split into words; ``ranks(...)`` is one word, whatever is
+in it. argparse parses the words, with a parser that is made from the declaration. What argparse does not know of is
+done here: the text up to the end of a line (an expression, a condition), which options have to come in front of, and
+marks below the line that point at a mistake in a selection.
+
+Errors are UsageError (`SelectionError` for ranks), and say what was expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from meshrt import selection  # its grammar is loaded when it is used
+from meshrt.commandline.command import AnyCommand, Argument, Converter, Kind, Offer, Option, Value, Values
+from meshrt.commandline.line import RANKS, Line, is_expression
+from meshrt.errors import SelectionError, UsageError
+
+__all__ = ["arguments_of", "number"]
+
+_HELP = ("-h", "--help")
+_ACTOR = re.compile(r"[\w-]+(?:@[\w.-]+)?(?:/[\w.-]+)?")
+_PLACE = re.compile(r'("[^"]*"(?::\d+)?|[^\s,]*)')
+_VARIABLE = re.compile(r"[\w-]+\.")
+_OPTION_BEHIND = re.compile(r"\s(--?[a-z]+)(?:\s[^'\"]*)?$")
+
+
+def arguments_of(command: AnyCommand, line: Line, offer: Offer, extra: Sequence[Option] = ()) -> Values | None:
+    """Return the arguments of a command.
+
+    Args:
+        line: Of which the command has been read.
+        offer: Where the line was typed.
+        extra: Further options, which every command has there.
+    Returns:
+        The arguments by name; None: ``--help`` was among them.
+    Raises:
+        UsageError: Arguments are missing or not valid.
+    """
+    return _Parsing(command, line, offer, extra).run()
+
+
+class _Help(Exception):
+    """``--help`` is among the words."""
+
+
+class _HelpAction(argparse.Action):
+    def __call__(self, *_: object) -> NoReturn:
+        raise _Help
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, whose errors are UsageError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+class _Parsing:
+    """One line and the command that it is for."""
+
+    def __init__(self, command: AnyCommand, line: Line, offer: Offer, extra: Sequence[Option]) -> None:
+        self._line = line
+        self._arguments = [each for each in command.arguments if each.offer & offer]
+        self._options = [*(each for each in command.options if each.offer & offer), *extra]
+        self._has_ranks = any(each.kind is Kind.RANKS for each in self._arguments)
+        self._command = command
+        self._usage = command.usage(offer)
+        #: What argparse gets, and the values that it does not parse.
+        self._words: list[str] = []
+        self._found: Values = {}
+
+    def run(self) -> Values | None:
+        try:
+            if any(each.kind.is_rest or each.kind is Kind.PLACE for each in self._arguments):
+                self._read_head()
+            else:
+                self._read_words()
+            values = self._values()
+            if self._command.check is not None:
+                self._command.check(values)
+        except _Help:
+            return None
+        except SelectionError:
+            raise
+        except UsageError as error:
+            text = str(error)
+            raise UsageError(text if "usage: " in text else f"{text}; usage: {self._usage}") from None
+        return values
+
+    # -- words
+
+    def _read_words(self) -> None:
+        """Read a line that is words alone: options may be anywhere."""
+        while self._line.more:
+            if self._words[-1:] == ["--ranks"]:
+                self._words.append(self._line.selection())
+            elif self._has_ranks and self._line.at_ranks():
+                self._words.append(f"--ranks={self._line.ranks()}")
+            else:
+                self._words.append(self._line.take())
+
+    def _read_head(self) -> None:
+        """Read a line that ends with a text: options are directly behind the command."""
+        if self._arguments[0].kind is not Kind.WORDS or self._line.peek() in _HELP:
+            self._read_options()
+        following = [*(each.kind for each in self._arguments[1:]), None]
+        for argument, then in zip(self._arguments, following, strict=True):
+            if argument.kind is Kind.RANKS:
+                self._read_ranks(argument)
+            elif argument.kind is Kind.PLACE:
+                end = self._line.at + len(_place(self._line.left))
+                self._words.append(_needed(argument, self._line.move(end).replace('"', "")))
+            elif argument.kind is Kind.WORDS:
+                self._found[argument.name] = words = self._line.take_all()
+                _needed(argument, " ".join(words))
+            elif argument.kind.is_rest:
+                self._found[argument.name] = self._rest(argument)
+            else:
+                left_out = self._is_left_out(argument, then)
+                self._words.append("" if left_out else _needed(argument, self._line.take()))
+
+    def _read_options(self) -> None:
+        takes = {word for each in self._options if each.metavar for word in each.words.split(", ")}
+        takes |= {"--ranks"} if self._has_ranks else set()
+        while self._line.more and re.match(r"--?\w", self._line.peek()):
+            option = self._line.take()
+            if option in _HELP:
+                raise _Help
+            self._words.append(option)
+            if option in takes and self._line.more:
+                self._words.append(self._line.selection() if option == "--ranks" else self._line.take())
+
+    def _is_left_out(self, argument: Argument, then: Kind | None) -> bool:
+        """Whether the next word is not this argument, which is the name of an actor, but what follows it."""
+        if argument.kind is not Kind.ACTOR:
+            return False
+        if then is Kind.PLACE:  # `break trainer train.py:88`: the first word is the actor
+            word = _place(self._line.left)
+            rest = self._line.left[len(word) :].strip()
+            return not rest or rest[0] == "," or any(sign in word for sign in ':."') or bool(RANKS.match(rest))
+        if then is Kind.VARIABLE:
+            return self._line.at_ranks() or _VARIABLE.match(self._line.left) is not None
+        return self._has_ranks and self._line.at_ranks()
+
+    def _read_ranks(self, argument: Argument) -> None:
+        if self._line.at_ranks() or (argument.required and "--ranks" not in self._words):
+            self._words += ["--ranks", self._line.ranks()]
+
+    def _rest(self, argument: Argument) -> str:
+        """Return the text up to the end of the line, or up to ``ranks(...)`` there."""
+        behind = any(each.kind is Kind.RANKS for each in self._arguments[self._arguments.index(argument) :])
+        end = self._last_ranks() if behind else len(self._line.text)
+        begins_with_comma = self._line.left.startswith(",")
+        text = self._line.move(end).strip()
+        match argument.kind:
+            case Kind.CONDITION if text and not begins_with_comma:
+                raise UsageError("a condition follows a comma")
+            case Kind.CONDITION:
+                return text[1:].strip()
+            case Kind.RANK if not text and self._words[-1].isdigit():
+                raise UsageError("the actor is missing")
+            case Kind.RANK if re.fullmatch(r"[^\W\d]\w*", text):
+                raise UsageError(
+                    f"{text!r} is no rank: a number as `list` shows it, or coordinates as in hosts=3,gpus=1"
+                )
+            case Kind.VARIABLE if text and not _VARIABLE.match(text):
+                raise self._misplaced(text)
+            case Kind.VARIABLE if match := _OPTION_BEHIND.search(text):
+                raise UsageError(f"options such as {match[1]} come directly behind the command")
+            case Kind.EXPRESSION if text and not is_expression(text):
+                self._refuse_slip(text)
+        return _needed(argument, text)
+
+    def _last_ranks(self) -> int:
+        """Return where the ``ranks(...)`` begins that ends the line, or the end of the line.
+
+        Conditions may have parentheses and the word ranks, too. Raises SelectionError: invalid ranks.
+        """
+        line, problem = self._line, None
+        for match in RANKS.finditer(line.text, line.at):
+            if match.start() > line.at and not line.text[match.start() - 1].isspace():
+                continue
+            try:
+                _, end = selection.parse_prefix(line.text, match.start())
+            except SelectionError as error:
+                problem = error
+                continue
+            if not line.text[end:].strip():
+                return match.start()
+        if problem is not None and line.text.endswith(")") and not line.left.startswith(","):
+            raise problem
+        return len(line.text)
+
+    def _refuse_slip(self, text: str) -> None:
+        """Raise UsageError if an expression, which is not valid Python, looks like misplaced options or ranks."""
+        if re.match(r"-(-diff|v)\b", text):
+            raise UsageError("options come directly behind the command")
+        if "--ranks" not in self._words and re.match(r"\d+\s+[\w(]", text):
+            raise UsageError(f"ranks are written ranks({text.split()[0]})")
+        if "--ranks" not in self._words and re.match(r"rank\s*\([^)]*\)\s*[\w\"'([{]", text):
+            raise UsageError(f"did you mean ranks{text[4:]}?")
+
+    # -- argparse
+
+    def _values(self) -> Values:
+        given, extras = self._parser().parse_known_intermixed_args(self._words)
+        values = {name: value for name, value in vars(given).items() if value is not None}
+        for argument in self._arguments:
+            if argument.kind is Kind.RANKS:
+                values["ranks"] = _selection(values.get("ranks", ""))
+        extras += self._skipped(values)
+        if extras:
+            raise self._misplaced(extras[0], bool(values.get("ranks")))
+        missing: Values = {each.name: [] if each.many else each.default for each in self._arguments}
+        for each in self._options:  # several options may set one value: the first has its default
+            missing.setdefault(each.key, each.default if each.metavar or each.counts else False)
+        return {**missing, **values, **self._found}
+
+    def _parser(self) -> _Parser:
+        parser = _Parser(prog="", usage=self._usage.replace("%", "%%"), add_help=False)
+        parser.add_argument(*_HELP, action=_HelpAction, nargs=0, dest=argparse.SUPPRESS)
+        for argument in self._arguments:
+            if argument.kind is Kind.RANKS:
+                parser.add_argument("--ranks", metavar="SELECTION")
+            elif not argument.kind.is_rest:
+                nargs = "*" if argument.many else None if argument.required else "?"
+                metavar = argument.metavar or argument.name.upper()
+                parser.add_argument(argument.name, nargs=nargs, metavar=metavar, type=_converted(argument))
+        groups: Values = {"": parser}
+        for option in self._options:
+            if option.excludes not in groups:
+                groups[option.excludes] = parser.add_mutually_exclusive_group()
+            _add(groups[option.excludes].add_argument, option)
+        return parser
+
+    def _skipped(self, values: Values) -> list[str]:
+        """Move words that are none of the choices of an argument to the next one. Returns those that have no place."""
+        for argument, then in zip(self._arguments, self._arguments[1:], strict=False):
+            word = values.get(argument.name, "")
+            if argument.skips and word and word not in argument.choices:
+                values[argument.name], word, left = "", values.get(then.name, ""), word
+                values[then.name] = left
+                return [word] if word else []
+        return []
+
+    def _misplaced(self, text: str, has_ranks: bool = False) -> UsageError:
+        if re.match(r"--?\w", text):
+            words = [word for each in self._options for word in each.words.split(", ")]
+            there = f"; there are: {', '.join(words)}" if words else "; it takes none"
+            return UsageError(f"no option {text!r}{selection.near_miss(text, words) or there}")
+        if self._has_ranks and not has_ranks and re.fullmatch(r"[\d:,]+", text) and _is_selection(f"ranks({text})"):
+            return UsageError(f"ranks are written ranks({text})")
+        return UsageError(f"{text!r} does not belong there")
+
+
+def _add(add: Callable[..., object], option: Option) -> None:
+    words, facts = option.words.split(", "), {"dest": option.key}
+    if option.counts:
+        add(*words, action="count", **facts)
+    elif not option.metavar:
+        add(*words, action="store_const", const=True if option.sets is None else option.sets, **facts)
+    elif option.many:
+        add(*words, action="append", metavar=option.metavar, type=_converted(option), **facts)
+    else:
+        nargs = {} if option.const is None else {"nargs": "?", "const": option.const}
+        add(*words, metavar=option.metavar, type=_converted(option), **facts, **nargs)
+
+
+def _converted(each: Argument | Option) -> Converter:
+    """Return the function that makes the value of a word."""
+
+    def convert(word: str) -> Value:
+        what = each.shown.rpartition(" ")[2] if isinstance(each, Option) else each.metavar or each.name.upper()
+        if isinstance(each, Argument):
+            if each.kind is Kind.ACTOR and word and not _ACTOR.fullmatch(word):
+                raise UsageError(f"{word!r} is no name of an actor")
+            if each.skips:
+                return word
+        if each.choices and word not in each.choices:
+            near = selection.near_miss(word, each.choices) or f"; expected one of {', '.join(each.choices)}"
+            raise UsageError(f"no {what} {word!r}{near}")
+        try:
+            return word if each.convert is None else each.convert(word)
+        except ValueError as error:
+            raise error if isinstance(error, UsageError) else UsageError(f"{word!r} is no valid {what}") from error
+
+    return convert
+
+
+def _place(text: str) -> str:
+    """Return the word at the begin of a text, which a blank or a comma ends; one in quotes may have them."""
+    match = _PLACE.match(text)
+    return match[0] if match is not None else ""
+
+
+def _needed(argument: Argument, text: str) -> str:
+    if argument.required and not text:
+        what = argument.name if argument.kind in (Kind.PLACE, Kind.ACTOR) else argument.shown.partition(" ")[0].lower()
+        raise UsageError(f"the {what} is missing")
+    return text
+
+
+def _selection(text: str) -> str:
+    """Return a selection as the grammar has it: at a shell it may be typed without brackets, which need quotes."""
+    text = text.strip()
+    if not text:
+        return ""
+    selection.parse(text)
+    return text if text.startswith("ranks") else f"ranks({text})"
+
+
+def _is_selection(text: str) -> bool:
+    try:
+        selection.parse_prefix(text, 0)
+    except SelectionError:
+        return False
+    return True
+
+
+def number(what: str, least: int | None = 0) -> Callable[[str], int]:
+    """Return the function that converts a word to an integer of at most 9 digits.
+
+    Args:
+        what: Names the number in the error: ``"lines"``.
+        least: The smallest number; None: there is none.
+    """
+
+    def convert(word: str) -> int:
+        if not re.fullmatch(r"-?\d{1,9}", word) or (least is not None and int(word) < least):
+            raise UsageError(f"{word!r} is no number of {what}")
+        return int(word)
+
+    return convert

@@ -1,0 +1,85 @@
+"""``break``: a breakpoint on ranks, running or not; ``tbreak`` is one that is met once."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Outcome, ranks
+from meshrt.debug.operations import Break, BreakSet
+from meshrt.debug.prompt.context import Prompt, plain
+from meshrt.debug.prompt.tables import breakpoints
+from meshrt.show.ranks import fold_meshes
+
+__all__ = ["COMMAND", "setter"]
+
+
+def _told(added: BreakSet) -> str:
+    meshes = added.meshes
+    lines = [f"breakpoint {breakpoints([added], meshes)}"]
+    for state, members in added.states.items():
+        where = fold_meshes(members, meshes)
+        if state == "pending":
+            near = f" (did you mean {', '.join(added.near)}?)" if added.near else ""
+            lines.append(f"[{where}] pending: nothing like that is loaded there yet{near}; it is set when it is")
+        elif state != "bound":
+            lines.append(f"[{where}] {state}")
+    if added.price:
+        lines.append(added.price)
+    return "\n".join(lines)
+
+
+def setter(name: str, summary: str, *, once: bool, aliases: tuple[str, ...] = (), details: str = "") -> Command[Prompt]:
+    """Return a command that sets breakpoints.
+
+    Args:
+        once: Each rank stops there once.
+    """
+
+    def run(prompt: Prompt, arguments: Arguments) -> Outcome:
+        added = prompt.client.request(Break(once=once, goes=prompt.client.goes, **arguments))
+        prompt.breaks.add(added.id)
+        return Outcome(_told(added), plain(added))
+
+    return Command(
+        name,
+        summary,
+        run,
+        Group.BREAKS,
+        arguments=(
+            Argument("actor", Kind.ACTOR),
+            Argument("place", Kind.PLACE, required=True, metavar="FILE:LINE|ACTOR.ENDPOINT"),
+            Argument("condition", Kind.CONDITION, metavar=", CONDITION"),
+            ranks(),
+        ),
+        aliases=aliases,
+        details=details,
+        record={
+            "id": "its number",
+            "place": "as it was given",
+            "condition": 'Python, or `""`',
+            "once": "whether each rank stops there once",
+            "selection": "the ranks as they were chosen, a text of the [grammar](grammar.md), or all",
+            "ranks": "these, by mesh, or null: all, also those of later meshes",
+            "goes_with": "pid of the process whose IDE it goes with, as it was set in the console of one; 0: it stays",
+            "states": '`{"bound" or "pending" or "unanswered: ..." or a problem: ranks}`',
+            "lines": "`{line that it was moved to: ranks}`",
+            "price": 'what it costs, or `""`',
+            "near": "loaded files of similar names, where that file is not",
+            "meshes": "the names of all meshes by their id",
+        },
+    )
+
+
+COMMAND = setter(
+    "break",
+    "set a breakpoint on ranks, running or not",
+    once=False,
+    aliases=("b",),
+    details=(
+        "Without a breakpoint() in the code: ranks that run are reached too, and ranks and meshes that come later.\n"
+        "  break train.py:88                         break trainer.step\n"
+        "  break train.py:88, loss != loss           break train.py:88, step > 10 ranks(hosts=1:)\n"
+        "FILE is the end of a path. On a LINE without code it is set at the next one of the same function, which is\n"
+        "said; between two functions it is refused. With ranks(...) and several actors, the actor comes first:\n"
+        "  break trainer train.py:88 ranks(0)\n"
+        "On Python 3.12 and later a rank runs at full speed until it comes to the line."
+    ),
+)

@@ -1,0 +1,32 @@
+"""``breaks``: the breakpoints that are set."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import Arguments, Command, Group, Outcome
+from meshrt.debug.operations import Breaks
+from meshrt.debug.prompt.context import Prompt, plain
+from meshrt.debug.prompt.tables import breakpoints, problems
+
+__all__ = ["COMMAND"]
+
+
+def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
+    found = prompt.client.request(Breaks())
+    lines = [breakpoints(found.breaks, found.meshes), *problems(found.problems, found.meshes)]
+    return Outcome("\n".join(lines), plain(found))
+
+
+COMMAND = Command(
+    "breaks",
+    "show the breakpoints, and how often each rank came there",
+    _breaks,
+    Group.BREAKS,
+    record={
+        "breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with", "hits", "lines", '
+        '"problems", "left"}]` (`"hits"`: `{count: ranks}`; `"lines"`: `{line that it was moved to: ranks}`; '
+        '`"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks that the IDE '
+        "of `goes_with` has left, where it stops nothing)",
+        "problems": "`{why: ranks}` that have not told",
+        "meshes": "the names of all meshes by their id",
+    },
+)

@@ -1,0 +1,36 @@
+"""``continue``: stopped ranks go on."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Outcome, Values, ranks
+from meshrt.debug.operations import Continue
+from meshrt.debug.prompt.context import ANSWERS, Prompt, told
+from meshrt.errors import UsageError
+
+__all__ = ["COMMAND"]
+
+
+def _check(arguments: Values) -> None:
+    if arguments["ranks"] and not arguments["actor"]:
+        raise UsageError("ranks of which actor?")
+
+
+def _continue(prompt: Prompt, arguments: Arguments) -> Outcome:
+    answers = prompt.collect(prompt.client.request(Continue(**arguments)))
+    outcome = told(answers, arguments, late="they are left to themselves")
+    if answers.sent or outcome.text:
+        return outcome
+    return Outcome("nothing is stopped", outcome.data)
+
+
+COMMAND = Command(
+    "continue",
+    "resume every stopped rank, or some",
+    _continue,
+    Group.CONTROL,
+    arguments=(Argument("actor", Kind.ACTOR), ranks()),
+    aliases=("c",),
+    details="Every rank goes on from where it is stopped, and stops again at the next breakpoint, if there is one.",
+    check=_check,
+    record=ANSWERS,
+)

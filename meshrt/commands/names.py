@@ -1,0 +1,31 @@
+"""``names``: what can be typed as ACTOR, as a dimension, and as the rank of ``attach``."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import Arguments, Command, Group, Outcome
+from meshrt.debug.operations import Names
+from meshrt.debug.prompt.context import Prompt, plain
+
+__all__ = ["COMMAND"]
+
+
+def _names(prompt: Prompt, arguments: Arguments) -> Outcome:
+    found = prompt.client.request(Names())
+    stopped = {actor: f"  stopped ranks: {', '.join(ranks)}" if ranks else "" for actor, ranks in found.stopped.items()}
+    lines = [actor + ranks for actor, ranks in stopped.items()]
+    dims = ", ".join(found.dims)
+    text = "\n".join([*(lines or ["no actor yet"]), *([f"dimensions: {dims}"] if dims else [])])
+    return Outcome(text, plain(found))
+
+
+COMMAND = Command(
+    "names",
+    "show the names of actors and dimensions, as they are typed",
+    _names,
+    Group.LOOK,
+    record={
+        "actors": "their names",
+        "dims": "labels of dimensions",
+        "stopped": "`{actor: [rank, ...]}`, ranks as texts",
+    },
+)

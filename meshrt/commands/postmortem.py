@@ -1,0 +1,98 @@
+"""``postmortem``: why a program failed; and what ranks do after an exception."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Offer, Option, Outcome, Values, run
+from meshrt.debug.protocol import MODES
+from meshrt.errors import UsageError
+from meshrt.show.ranks import fold_meshes
+
+if TYPE_CHECKING:  # start-up: the shell needs no prompt
+    from meshrt.debug.prompt.context import Prompt
+
+__all__ = ["COMMAND"]
+
+_MEANING = {
+    "on": "as the program has set it, a rank stops where an endpoint raises",
+    "off": "as the program has set it, no rank stops where an endpoint raises",
+    "dump": "as the program has set it, a rank writes a file where an endpoint raises",
+    "default": "a rank that was stopped in a call stops once more if that call raises",
+}
+
+
+def _check(arguments: Values) -> None:
+    if arguments.get("run") and arguments["mode"]:  # in a shell: behind a mode comes the actor, and no program
+        arguments["run"], arguments["actor"] = "", arguments["run"]
+    if arguments["list"] and arguments["rank"] is not None:
+        raise UsageError(
+            "--list cannot be combined with --rank: it names all failures, --rank tells of one rank in the last one"
+        )
+    reports = arguments["list"] or arguments["rank"] is not None or arguments.get("report")
+    if reports and (arguments["mode"] or arguments["actor"]):
+        raise UsageError("a report cannot be combined with a mode and an actor")
+
+
+def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
+    if arguments["report"] or arguments["list"] or arguments["rank"] is not None:
+        from meshrt.failure.postmortem import report  # start-up: seldom, at a prompt
+
+        text = report(str(prompt.client.pid), listed=arguments["list"], rank=arguments["rank"])
+        return Outcome(text.rstrip("\n"), {"text": text})
+    from meshrt.debug.operations import PostMortemModes  # start-up: the report, in a shell, does without
+    from meshrt.debug.prompt.context import plain  # start-up: likewise
+    from meshrt.debug.prompt.tables import problems  # start-up: likewise
+
+    found = prompt.client.request(PostMortemModes(mode=arguments["mode"], actor=arguments["actor"]))
+    modes = found.modes
+    lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in modes.items()]
+    if modes.get("", "default") == "default":  # the program's own setting is in effect
+        others = "others: " if any(modes) else ""
+        told = [(mode, fold_meshes(ranks, found.meshes)) for mode, ranks in found.own.items()]
+        lines += [f"[{ranks}] {others}{mode}: {_MEANING[mode]}" for mode, ranks in told] or [_MEANING["default"]]
+    return Outcome("\n".join([*lines, *problems(found.problems, found.meshes)]), plain(found))
+
+
+COMMAND = Command(
+    "postmortem",
+    "show why a program failed, and say what ranks do when an endpoint raises",
+    _post_mortem,
+    Group.AFTERWARDS,
+    arguments=(
+        Argument("mode", choices=MODES, metavar="on|off|dump|default", skips=True, offer=Offer.SHELL),
+        run(
+            "the program: its id as the report names it, its pid if it runs, its run directory, or a failure file; "
+            "without it, the program that failed last",
+        ),
+        Argument("mode", choices=MODES, metavar="on|off|dump|default", offer=Offer.PROMPT | Offer.CONSOLE),
+        Argument("actor", Kind.ACTOR, "with a mode: of this actor alone"),
+    ),
+    options=(
+        Option("--list", "name the failures of the program"),
+        Option(
+            "--rank",
+            "all that is known of one rank, or of those of a selection such as 'hosts=1': its failure, or where it was",
+            metavar="RANK",
+        ),
+        Option("--report", "why the program failed last", offer=Offer.PROMPT | Offer.CONSOLE),
+        Option("--json", "the same for programs (docs/json.md); alone: the failure file itself", offer=Offer.SHELL),
+    ),
+    aliases=("pm",),
+    details=(
+        "In a shell the report of the last failure is shown, at a prompt what ranks do when an endpoint raises.\n"
+        "A mode sets that, in the program that runs. on: the rank stops where it raised, with its live variables,\n"
+        "until `c` delivers the exception to the caller. off: never. dump: it does not stop, but writes a file with\n"
+        "stack, variables and source, for meshrt debug --open FILE. default: as the program has set it; if it has\n"
+        "not, a rank stops only if it had been stopped in this call before. A program that failed several times has\n"
+        "several failure files: the last one is shown, --list names all."
+    ),
+    main="meshrt.debug.shell.postmortem:show",
+    check=_check,
+    record={
+        "modes": '`{actor or "" for all: mode}`',
+        "own": "`{mode: ranks}`, what the program has set, which holds in mode `default`",
+        "problems": "`{why: ranks}` that have not told",
+        "meshes": "the names of all meshes by their id",
+    },
+)

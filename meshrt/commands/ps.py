@@ -1,0 +1,42 @@
+"""``ps``: the running programs of this user."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option, ranks, run
+from meshrt.inspect.programs import seconds_of
+
+__all__ = ["COMMAND"]
+
+COMMAND: AnyCommand = Command(
+    "ps",
+    "show the running programs, and what their ranks do",
+    group=Group.PROGRAMS,
+    arguments=(
+        run("this program only: its id, its pid or its run directory"),
+        ranks("these only; programs that have none of them are left out"),
+    ),
+    options=(
+        Option(
+            "-v, --verbose",
+            "every rank: coordinates, host, state and since when, where it is, pid, memory in RAM (what it shares with "
+            "others included). Above 32 rows, equal ones are one, and -vv shows every one",
+            counts=True,
+            default=0,
+        ),
+        Option(
+            "--wide",
+            "all columns. Without it, the least important columns are left out where a terminal is too narrow, and "
+            "named below the table; through a pipe everything is written",
+        ),
+        Option("--seconds", "wait so long for programs that are silent (1)", "", "S", default=1.0, convert=seconds_of),
+        Option("--json", "one object (docs/json.md)"),
+    ),
+    details=(
+        "Of each program: id, pid, age, ranks by state, meshes and actors, command. -v shows the ranks as well, with\n"
+        "pid and memory; above 32, equal ones share a row. A program that does not answer is named all the same.\n"
+        "Programs that have failed lately are named below: meshrt postmortem shows why. No rank is stopped, or\n"
+        "changed, by being looked at."
+    ),
+    main="meshrt.debug.shell.ps:show",
+    offer=Offer.SHELL,
+)

@@ -1,0 +1,69 @@
+"""``top``: the ranks of a program on a screen."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option, Values, ranks, run
+from meshrt.commandline.parser import number
+from meshrt.errors import UsageError
+from meshrt.inspect.programs import seconds_of
+from meshrt.top.columns import COLUMNS
+
+__all__ = ["COMMAND"]
+
+#: Seconds between two looks.
+_EVERY = 1.0
+_HOST, _PORT = "localhost", 8000
+_NAMES = tuple(each.name for each in COLUMNS)
+
+
+def _check(given: Values) -> None:
+    """Raise UsageError for options that cannot be combined."""
+    if given["json"] and not given["once"]:
+        raise UsageError("--json writes one object; expected --once beside it")
+    if given["once"] and given["serve"]:
+        raise UsageError("--once is one table; expected it without --serve")
+    if not given["serve"] and (given["host"] is not None or given["port"] is not None):
+        raise UsageError("--host and --port are for a browser; expected --serve beside them")
+    if given["host"] is not None and _all_interfaces(given["host"]):
+        raise UsageError(f"--host {given['host']!r}: expected one address of this machine, not all of them")
+    if given["port"] is not None and not 0 < given["port"] < 65536:
+        raise UsageError(f"--port takes a number from 1 to 65535, not {given['port']}")
+    if given["serve"]:
+        given.update(host=given["host"] or _HOST, port=given["port"] or _PORT)
+
+
+def _all_interfaces(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:  # a name
+        return not host
+
+
+COMMAND: AnyCommand = Command(
+    "top",
+    "show the ranks of a program on a screen, again and again",
+    group=Group.LOOK,
+    arguments=(run("the program, if several run: its id, its pid or its run directory"), ranks()),
+    options=(
+        Option("--actor", "only ranks of this actor", metavar="ACTOR", default=""),
+        Option("--sort", f"one of {', '.join(_NAMES)} (rank)", metavar="COLUMN", default="rank", choices=_NAMES),
+        Option("-r, --reverse", "reverse the order"),
+        Option("--every", f"seconds between two looks ({_EVERY:g})", metavar="S", default=_EVERY, convert=seconds_of),
+        Option("--once", "one table, of looks that far apart; needs no textual"),
+        Option("--json", "with --once: one object (docs/json.md)"),
+        Option("--serve", "in a browser: every process that reaches the port, and has the address, sees the program"),
+        Option("--host", f"with --serve: listen there ({_HOST}: this machine only)", metavar="ADDRESS"),
+        Option("--port", f"with --serve ({_PORT})", metavar="PORT", convert=number("a port", None)),
+    ),
+    details=(
+        "State, processor, memory, calls, and messages that wait. On the screen, Enter shows the stacks, variables\n"
+        "and log of a rank, / takes a selection, ? shows all keys. Ranks that are stopped, hang, or hold the GIL are\n"
+        "shown like all others: host agents read what they use from /proc. No rank is stopped, or changed, by being\n"
+        "looked at."
+    ),
+    main="meshrt.top.command:show",
+    check=_check,
+    offer=Offer.SHELL,
+)

@@ -1,0 +1,53 @@
+"""``vars``: which variables hold memory. As ``memory --vars --frames``, with fewer rows and a NAME in the line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Option, Outcome, Values, ranks
+from meshrt.commands.memory import TABLE
+from meshrt.errors import UsageError
+from meshrt.memory.command import check, view
+from meshrt.memory.groups import OF_REFERENCES
+
+if TYPE_CHECKING:  # start-up: the shell needs no prompt
+    from meshrt.debug.prompt.context import Prompt
+
+__all__ = ["COMMAND"]
+
+#: Rows that are shown without ``-n``: one screen.
+_MOST = 20
+
+
+def _check(arguments: Values) -> None:
+    if arguments["by"] == OF_REFERENCES:
+        raise UsageError(f"a grouping by {OF_REFERENCES} is of what is in shared memory: memory --by {OF_REFERENCES}")
+    name = arguments.pop("name")
+    most = _MOST if arguments["most"] is None else arguments["most"]
+    arguments.update(vars=name, frames=True, most=most, alone=True)
+    check(arguments)
+
+
+def _vars(prompt: Prompt, arguments: Arguments) -> Outcome:
+    text, document = view(prompt.client, arguments)
+    return Outcome(text, {"document": document})
+
+
+COMMAND = Command(
+    "vars",
+    "show which variables hold memory, those of stopped stack frames included",
+    _vars,
+    Group.LOOK,
+    arguments=(Argument("actor", Kind.ACTOR), Argument("name", Kind.VARIABLE), ranks()),
+    options=(*TABLE, Option("--exact", "count variables to the end, however long that takes")),
+    details=(
+        "Attributes of actors, of their classes, globals of their modules, and the local variables of ranks that\n"
+        "are stopped. = is exact, >= was counted until the time was over (200 ms per rank), ~ estimates the whole.\n"
+        "Memory that several variables reach is told for each of them, and once in the totals. No code of yours is\n"
+        f"run. {_MOST} rows, unless -n says otherwise. NAME, as the table shows it, is opened: what is inside of that\n"
+        "variable, the largest first.\n"
+        "  vars self.cache      vars trainer self.cache['train'] ranks(3)"
+    ),
+    check=_check,
+    record={"document": "that of [`meshrt memory`](#the-document-of-meshrt-memory)"},
+)

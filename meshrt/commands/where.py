@@ -1,0 +1,36 @@
+"""``where``: the stacks of all ranks, as one tree."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Option, Outcome, ranks
+from meshrt.debug.prompt.context import Prompt, plain
+from meshrt.inspect.operations import Where
+from meshrt.inspect.text import render_stacks
+
+__all__ = ["COMMAND"]
+
+
+def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
+    stacks = prompt.client.request(Where(**arguments))
+    return Outcome(render_stacks(stacks), plain(stacks))
+
+
+COMMAND = Command(
+    "where",
+    "show the stacks of all ranks, stopped or running, merged into one tree",
+    _where,
+    Group.LOOK,
+    arguments=(Argument("actor", Kind.ACTOR), ranks()),
+    options=(Option("-v", "show the runtime's stack frames too", "verbose"),),
+    aliases=("w", "bt"),
+    details=(
+        "Equal stacks are shown once, with how many ranks have them and which; the largest class first. Each says\n"
+        "whether it is blocked, and for how long, or running. No rank is interrupted. A rank whose GIL is held by\n"
+        "C code is asked by a signal that faulthandler serves, and its row says so."
+    ),
+    record={
+        "meshes": "the merged stacks of each, see [below](#the-stacks-of-where)",
+        "left_out": "how many meshes there are beyond",
+        "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
+    },
+)

@@ -1,0 +1,25 @@
+"""``meshrt postmortem``: the report of a failure; or, with a mode, what the ranks of a running program do."""
+
+from __future__ import annotations
+
+from meshrt.commandline.command import Arguments, Offer
+from meshrt.commandline.table import COMMANDS, Invocation
+from meshrt.debug.protocol import MODES
+from meshrt.errors import UsageError
+from meshrt.failure import postmortem
+
+__all__ = ["show"]
+
+
+def show(given: Arguments) -> int:
+    """Run the command. Returns the exit code."""
+    if not given["mode"]:
+        if given["actor"]:
+            raise UsageError(f"{given['actor']!r} does not belong there: an actor follows one of {', '.join(MODES)}")
+        return postmortem.show(given)
+    from meshrt.debug.prompt.entry import run_in_shell  # start-up: a report needs no prompt
+
+    asked = {**given, "report": False}
+    invocation = Invocation(COMMANDS.find("postmortem", Offer.SHELL), asked, Offer.SHELL)
+    line = " ".join(filter(None, ("postmortem", given["mode"], given["actor"])))
+    return run_in_shell(invocation, given["run"], line, json=given["json"])

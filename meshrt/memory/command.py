@@ -1,0 +1,225 @@
+"""How ``memory`` and ``vars`` are asked and shown: at the prompt, and in a shell with files and again and again."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from meshrt.commandline.command import Arguments, Values
+from meshrt.errors import UsageError
+from meshrt.inspect.programs import choose, meant
+from meshrt.memory.api import Asking, ask
+from meshrt.memory.asked import MILLISECONDS
+from meshrt.memory.document import SCHEMA, Document, read, write
+from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
+from meshrt.memory.growth import add_growth
+from meshrt.memory.look import Look
+from meshrt.memory.pace import Pace
+from meshrt.memory.table import render
+from meshrt.memory.totals import growth_of_ranks
+from meshrt.memory.watching import watch
+from meshrt.show.records import refuse_to_overwrite, to_text
+from meshrt.show.status import ExitCode
+from meshrt.show.streams import write_out
+from meshrt.show.table import columns
+from meshrt.show.text import since
+from meshrt.transport.tools import connect
+
+__all__ = ["check", "show", "view"]
+
+#: Lines around the table of a watched view, and its rows, at least.
+_AROUND, _LEAST_ROWS = 8, 3
+
+_VARIABLES = "these are written as --vars shows them: self.cache, Trainer.cache, train.CACHE"
+
+#: What no option has set, for a command that has fewer options; ``alone``: no table of ranks beside that of variables.
+_DEFAULTS: Arguments = {
+    "by": "", "sort": "", "reverse": False, "most": None, "wide": False, "only": "", "vars": None, "frames": False,
+    "refs": False, "holders": None, "exact": False, "budget": None, "addresses": False, "units": "auto",
+    "stats_only": False, "alone": False,
+}  # fmt: skip
+#: What only a shell has.
+_SHELL: Arguments = {
+    "run": "", "format": "table", "save": None, "force": False, "open": None, "diff": None, "watch": None,
+}  # fmt: skip
+
+
+def check(arguments: Values) -> None:
+    """Complete the arguments of a line. Raises UsageError for options that cannot be combined.
+
+    Adds ``words`` (RUN and ACTOR as they were typed), ``inside`` (the variable to open), ``taken`` (the word behind
+    ``--vars``, if it is not a variable) and ``look``; ``vars`` and ``refs`` become True or False.
+    """
+    given = arguments
+    given.update({**_DEFAULTS, **_SHELL, **given})
+    given["inside"], given["taken"] = given["vars"] or "", ""
+    words = [word for word in (given["run"], given["actor"]) if word]
+    if given["inside"] and not _is_variable(given["inside"]):  # --vars RUN, --vars ACTOR
+        words, given["taken"], given["inside"] = [*words, given["inside"]], given["inside"], ""
+    if len(words) > 2 or (given["only"] and len(words) > 1):
+        raise UsageError(f"expected RUN and ACTOR once, not {' '.join(words)}")
+    given["words"] = words
+    asked = words or any(given[name] for name in ("only", "ranks", "frames", "exact", "inside"))
+    asked = asked or any(given[name] is not None for name in ("holders", "budget", "watch", "save"))
+    if given["open"] is not None and asked:
+        raise UsageError(
+            "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, --holders, --frames, "
+            "--exact, --budget, --watch, --save and the name of a variable"
+        )
+    by = given["by"]
+    given["vars"] = (
+        given["vars"] is not None
+        or given["frames"]
+        or given["exact"]
+        or given["budget"] is not None
+        or by in OF_VARIABLES
+    )
+    given["refs"] = given["refs"] or given["holders"] is not None or by == OF_REFERENCES
+    if given["format"] != "json":  # JSON has all rows beside the groups
+        if by == OF_REFERENCES and given["vars"]:
+            raise UsageError(f"--by {by} adds up what is in shared memory; expected it without --vars")
+        if by in OF_VARIABLES and given["refs"]:
+            raise UsageError(f"--by {by} adds up variables; expected it without --refs and --holders")
+    if given["watch"] is not None and given["save"] is not None:
+        raise UsageError("--watch keeps nothing; expected it without --save, or --save alone for a later --diff")
+    if given["exact"] and given["budget"] is not None:
+        raise UsageError("--exact has no limit; expected it without --budget")
+    if given["budget"] is not None and not 0 <= given["budget"] < float("inf"):
+        raise UsageError(f"--budget takes milliseconds, 0 or more, not {given['budget']:g}")
+    growing = given["watch"] is not None or given["diff"] is not None
+    if given["sort"] == "growth" and not growing:
+        raise UsageError(
+            "growth is seen with --diff or --watch of meshrt memory, in a shell; "
+            "expected one of them beside --sort growth"
+        )
+    given["look"] = Look(
+        by,
+        given["sort"] or ("growth" if growing else "size"),
+        given["reverse"],
+        given["most"],
+        given["units"],
+        given["stats_only"],
+        ranks=given["holders"] is None and not given["inside"] and not given["alone"],
+        addresses=given["addresses"],
+        width=columns(wide=given["wide"]),
+    )
+
+
+def view(connection: Asking, arguments: Arguments) -> tuple[str, Document]:
+    """Return the memory of the program at the other end of a connection: as a table, and as data.
+
+    Args:
+        arguments: As `check` has completed them.
+    Raises:
+        UsageError: There is no such actor, variable or reference.
+    """
+    words = arguments["words"]
+    given = {**arguments, "actor": arguments["only"] or (words[0] if words else "")}
+    document = _first(connection, given, in_shell=False)
+    return render(document, given["look"]), document
+
+
+def show(arguments: Arguments) -> int:
+    """Run ``meshrt memory``. Returns its exit code, as docs/commands.md says."""
+    given, look = dict(arguments), arguments["look"]
+    before = read(given["diff"]) if given["diff"] is not None else None
+    if given["open"] is not None:
+        document = _kept(given)
+        _show(document if before is None else add_growth(document, before), given, look)
+        return ExitCode.OK
+    if given["save"] is not None and not given["force"]:
+        refuse_to_overwrite(given["save"], SCHEMA)
+    run, actor = meant(given["words"])
+    given["actor"] = given["only"] or actor
+    program = choose(run, how="meshrt memory RUN", ranks=True)
+    connection = connect(program, lambda _event, _body: None, lambda: None)
+    try:
+        if given["watch"] is not None:
+            _watch(connection, given, look, before)
+        else:
+            document = _first(connection, given, in_shell=True)
+            if given["save"] is not None:
+                write(given["save"], document)
+            _show(document if before is None else add_growth(document, before), given, look)
+    finally:
+        connection.close()
+    return ExitCode.OK
+
+
+def _kept(given: Arguments) -> Document:
+    document = read(given["open"])
+    for table, option, wanted in (("variables", "--vars", given["vars"]), ("references", "--refs", given["refs"])):
+        if wanted and table not in document:
+            raise UsageError(f"{given['open']} was kept without {option}: there are no {table} in it")
+    return document
+
+
+def _first(connection: Asking, given: Arguments, *, in_shell: bool) -> Document:
+    try:
+        document = _ask(connection, given, _budget(given))
+    except UsageError as error:
+        if given["taken"] and given["taken"] == given["actor"]:
+            raise UsageError(f"--vars {given['taken']}: no variable ({_VARIABLES}), no program; {error}") from error
+        if in_shell and given["actor"] in given["words"]:
+            raise UsageError(f"no meshrt program {given['actor']!r} runs, and {error}") from error
+        raise
+    if given["holders"] and not document["references"]:
+        raise UsageError(f"no reference has a name that begins with {given['holders']!r}; --refs shows all")
+    return document
+
+
+def _is_variable(text: str) -> bool:
+    """Whether a text names a variable, which contains a dot; a run is a number or a directory."""
+    return "." in text and not text.startswith((".", "/", "~")) and not Path(text).is_dir()
+
+
+def _budget(given: Arguments) -> float | None:
+    """Return the processor milliseconds for the variables of one rank; None: no limit."""
+    if given["exact"]:
+        return None
+    return MILLISECONDS if given["budget"] is None else float(given["budget"])
+
+
+def _ask(connection: Asking, given: Arguments, milliseconds: float | None) -> Document:
+    return ask(
+        connection,
+        ranks=given["ranks"],
+        actor=given["actor"],
+        variables=given["inside"] or given["vars"],
+        frames=given["frames"],
+        milliseconds=milliseconds,
+        references=given["holders"] or ("" if given["refs"] else None),
+    )
+
+
+def _show(document: Document, given: Arguments, look: Look) -> None:
+    if given["format"] == "json":
+        groups = {"groups": grouped(document, look.by)} if look.by else {}
+        write_out(sys.stdout, to_text({**document, **groups}) + "\n")
+    else:
+        write_out(sys.stdout, render(document, look) + "\n")
+
+
+def _watch(connection: Asking, given: Arguments, look: Look, first: Document | None) -> None:
+    """Show growth, look by look, until the user ends it or the program ends."""
+    clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and given["format"] != "json" else ""
+    if clear and look.most is None:
+        tables = 1 if look.by not in ("", "rank") else given["vars"] + given["refs"] + look.ranks
+        rows = shutil.get_terminal_size().lines // max(1, tables) - _AROUND
+        look = replace(look, most=max(_LEAST_ROWS, rows))  # the row that has grown most must stay on the screen
+
+    def show(document: Document, pace: str) -> None:
+        if clear:
+            write_out(sys.stdout, clear)
+        _show(document, given, look)
+        if given["format"] != "json":
+            since_first = since(document["since_first"], document["time"])
+            when = f"since {given['diff'] or 'the first look'}, {since_first} ago"
+            grown = growth_of_ranks(document, "grown", when, given["units"])
+            write_out(sys.stdout, f"{grown}\n{pace}\n\n" if pace else f"{grown}\n\n")
+
+    adapts = given["vars"] and given["budget"] is None and not given["exact"]
+    pace = Pace(given["watch"], _budget(given), adapts=adapts)
+    watch(lambda milliseconds: _ask(connection, given, milliseconds), show, pace, first)

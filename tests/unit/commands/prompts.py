@@ -1,0 +1,56 @@
+"""A prompt without a program: it answers what it was given, and notes what it was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.commandline.command import Offer, Outcome
+from meshrt.commandline.table import COMMANDS
+from meshrt.debug.prompt.answers import Answers
+
+__all__ = ["Prompt", "refused"]
+
+
+class Prompt:
+    """Args: answers: By operation. says: What the person answers to questions; None: there is no person."""
+
+    def __init__(self, answers: dict[str, Any], says: str | None = None) -> None:
+        self.answers = answers
+        self.says = says
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.questions: list[str] = []
+        self.breaks: set[int] = set()
+        self.client = self.terminal = self
+        self.goes = 0
+        self.pid = 1
+
+    @property
+    def interactive(self) -> bool:
+        return self.says is not None
+
+    def read(self, question: str) -> str:
+        self.questions.append(question)
+        return self.says or ""
+
+    def ask(self, operation: str, **body: Any) -> Any:
+        self.asked.append((operation, body))
+        return self.answers[operation]
+
+    def collect(self, first: Any) -> Answers:
+        answers = Answers()
+        answers.add(first)
+        return answers
+
+    def __call__(self, line: str) -> Outcome:
+        """Run a line."""
+        prompt: Any = self
+        return COMMANDS.parse(line, Offer.PROMPT).run(prompt)
+
+
+def refused(line: str, offer: Offer = Offer.SHELL) -> str:
+    """Return why a line is refused; "" if it is not."""
+    try:
+        COMMANDS.parse(line, offer)
+    except Exception as error:
+        return str(error)
+    return ""

@@ -1,0 +1,24 @@
+"""Options of ``meshrt top`` that cannot be combined."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.commands.prompts import refused
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("top --json", "expected --once beside it"),
+        ("top --once --serve", "expected it without --serve"),
+        ("top --port 1", "expected --serve beside them"),
+        ("top --serve --host 0.0.0.0", "expected one address of this machine"),
+        ("top --serve --port 0", "from 1 to 65535"),
+        ("top --sort cpuu", "did you mean 'cpu'?"),
+        ("top --ranks stoped", "did you mean 'stopped'"),
+        ("top --serve --host ::1", ""),
+    ],
+)
+def test_what_is_refused(line: str, why: str) -> None:
+    assert why in refused(line) and bool(why) == bool(refused(line))
