@@ -10,6 +10,7 @@ from meshrt.commandline.parser import number
 from meshrt.inspect.programs import seconds_of
 from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.command import check, view
+from meshrt.memory.document import plain
 from meshrt.memory.look import GROUPINGS, ORDERS
 from meshrt.memory.units import UNITS
 
@@ -37,7 +38,7 @@ def _file(word: str, help: str) -> Option:
 
 def _memory(prompt: Prompt, arguments: Arguments) -> Outcome:
     text, document = view(prompt.client, arguments)
-    return Outcome(text, {"document": document})
+    return Outcome(text, {"document": plain(document)})
 
 
 COMMAND = Command(

@@ -19,7 +19,6 @@ __all__ = [
     "EndpointCall",
     "Gathered",
     "Group",
-    "Measured",
     "Raised",
     "Unanswered",
     "Variable",
@@ -238,22 +237,3 @@ class Collected(Generic[S, P]):
 
     groups: Sequence[Answered[S, P] | Unanswered]
     done: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """How much memory processes have, in bytes, as their host agents read it in ``/proc``.
-
-    Attributes:
-        ranks: By mesh and base rank: ``{"rss", "peak", "anonymous", "file", "shmem", "swap", "pss", "shared",
-            "private"}``. A rank that is gone is missing; the last three may not have come in time. Where work was
-            asked for, there is ``{"cpu", "at", "kernel", "threads"}`` (`meshrt.host.memory.work`) instead of these.
-        agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
-        silent: Hosts whose agent has not answered in time.
-        references: The objects in the stores of the hosts, if requested: see `meshrt.store.table`, with ``"host"``.
-    """
-
-    ranks: dict[tuple[str, int], dict[str, Any]]
-    agents: dict[str, dict[str, Any]]
-    silent: list[str]
-    references: list[dict[str, Any]]

@@ -20,12 +20,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered, Measured, Wait, Workload
+from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered, Wait, Workload
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
     from meshrt.hooks.facts import Collected
     from meshrt.hooks.fate import Fate
+    from meshrt.hooks.measured import Measured
     from meshrt.hooks.operations import Answers, Data, GroupedOperation, Operation, Report, Served, Taken
     from meshrt.hooks.snapshot import MeshFacts
 

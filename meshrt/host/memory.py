@@ -11,10 +11,12 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from meshrt.hooks.measured import AgentFacts, Fetched, ProcessFacts, StoreFacts
 from meshrt.host.child import Child
 from meshrt.host.osutil import outgoing_address
 from meshrt.store.server import StoreServer
@@ -52,30 +54,22 @@ _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 #: What /proc/PID/stat counts processor time in: so many a second.
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-Bytes = dict[str, int]
-Facts = dict[str, Any]
-_Row = tuple[str, int, Facts]
+_Row = tuple[str, int, ProcessFacts]
 
 
-def resident(pid: int) -> Bytes:
-    """Return the memory of a process: ``{"rss", "peak", "anonymous", "file", "shmem", "swap"}``, bytes.
-
-    Empty if it is gone.
-    """
-    return _read(f"/proc/{pid}/status", _RESIDENT)
+def resident(pid: int) -> ProcessFacts:
+    """Return ``rss``, ``peak``, ``anonymous``, ``file``, ``shmem`` and ``swap`` of a process; none if it is gone."""
+    return _facts_of(_read(f"/proc/{pid}/status", _RESIDENT))
 
 
-def shares(pid: int) -> Bytes:
-    """Return its shared and private parts: ``{"pss", "shared", "private"}``, bytes; empty if it is gone.
-
-    ``pss`` counts a page that n processes have as 1/n, so those of all processes add up.
-    """
-    return _read(f"/proc/{pid}/smaps_rollup", _SHARES)
+def shares(pid: int) -> ProcessFacts:
+    """Return ``pss``, ``shared`` and ``private`` of a process; none if it is gone."""
+    return _facts_of(_read(f"/proc/{pid}/smaps_rollup", _SHARES))
 
 
-def machine() -> dict[str, str]:
-    """Return the identity of this machine: ``{"node": its name, "address"}``."""
-    return {"node": socket.gethostname(), "address": outgoing_address()}
+def machine() -> tuple[str, str]:
+    """Return the name of this machine, and its IP address."""
+    return socket.gethostname(), outgoing_address()
 
 
 def private(pid: int) -> int:
@@ -83,25 +77,24 @@ def private(pid: int) -> int:
     return _read(f"/proc/{pid}/status", {"VmData": "data"}).get("data", 0)
 
 
-def work(pid: int) -> dict[str, Any]:
-    """Return what a process does; empty if it is gone, or cannot be looked up.
-
-    Returns:
-        ``cpu``: processor time of all its threads so far, seconds, in steps of a clock tick; ``at``: when that was,
-        monotonic seconds; ``kernel``: the letter of its state ("R", "S", "D", "T", ...); ``threads``: how many.
-    """
+def work(pid: int) -> ProcessFacts:
+    """Return ``cpu``, ``at``, ``kernel`` and ``threads`` of a process; none if it is gone, or cannot be looked up."""
     try:
         fields = stat_fields(pid)
     except OSError:
-        return {}
+        return ProcessFacts()
     if len(fields) < 18:
-        return {}
+        return ProcessFacts()
     cpu = (int(fields[11]) + int(fields[12])) / _TICKS
-    return {"cpu": cpu, "at": time.monotonic(), "kernel": fields[0], "threads": int(fields[17])}
+    return ProcessFacts(cpu=cpu, at=time.monotonic(), kernel=fields[0], threads=int(fields[17]))
 
 
-def _read(path: str, names: Mapping[str, str]) -> Bytes:
-    found: Bytes = {}
+def _facts_of(found: Mapping[str, int]) -> ProcessFacts:
+    return msgspec.convert(found, ProcessFacts)
+
+
+def _read(path: str, names: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
     try:
         text = reserve.run(Path(path).read_text, encoding="utf-8", errors="replace")
     except OSError:
@@ -144,34 +137,21 @@ class Measures:
             for child in [self._children.get(address)]
             if child is not None and child.pid
         ]
-        own = os.getpid()
-        agent = {"pid": own, **machine(), **resident(own), **shares(own)}
         store = self._store()
-        if store is not None:
-            registry = store.registry
-            held = [[pid, *sizes] for pid, sizes in held_by(registry.segments()).items()]
-            imports = store.imports
-            agent["store"] = {
-                "committed": registry.committed,
-                "limit": registry.limit,
-                "files": in_files(registry.segments()),
-                "fetched": {"bytes": imports.bytes, "count": imports.count},
-                "sent": store.sent,
-                "held": held,
-            }
-            if question.references is not None:
-                found = segment_rows(registry.segments(), time.monotonic_ns(), question.references or None)
-                for start in range(0, len(found), _BATCH):
-                    self._measured(question.id, [], references=found[start : start + _BATCH])
+        agent = _agent(store)
+        if store is not None and question.references is not None:
+            found = segment_rows(store.registry.segments(), time.monotonic_ns(), question.references or None)
+            for start in range(0, len(found), _BATCH):
+                self._tell(Measured(question.id, [], None, found[start : start + _BATCH]))
         if question.work:
             self._send(question.id, [], done=False, agent=agent)
-            self._go_on(question.id, iter(asked), lambda pid: {**resident(pid), **work(pid)})
+            self._go_on(question.id, iter(asked), lambda pid: resident(pid).joined(work(pid)))
         else:
             rows: list[_Row] = [(*address, resident(pid)) for address, pid in asked]
             self._send(question.id, rows, done=False, agent=agent)
             self._go_on(question.id, iter(asked), shares)
 
-    def _go_on(self, number: int, left: Iterator[tuple[Address, int]], read: Callable[[int], Facts]) -> None:
+    def _go_on(self, number: int, left: Iterator[tuple[Address, int]], read: Callable[[int], ProcessFacts]) -> None:
         end = time.monotonic() + _SLICE
         rows: list[_Row] = []
         for address, pid in left:
@@ -182,19 +162,30 @@ class Measures:
                 return
         self._send(number, rows, done=True)
 
-    def _send(self, number: int, rows: list[_Row], *, done: bool, agent: dict[str, Any] | None = None) -> None:
+    def _send(self, number: int, rows: list[_Row], *, done: bool, agent: AgentFacts | None = None) -> None:
         for start in range(0, max(1, len(rows)), _BATCH):
             last = start + _BATCH >= len(rows)
             part = rows[start : start + _BATCH]
-            self._measured(number, part, agent=agent if start == 0 else None, done=done and last)
+            self._tell(Measured(number, part, agent if start == 0 else None, (), done and last))
 
-    def _measured(
-        self,
-        number: int,
-        rows: list[_Row],
-        *,
-        agent: dict[str, Any] | None = None,
-        references: Sequence[dict[str, Any]] = (),
-        done: bool = False,
-    ) -> None:
-        self._tell(Measured(number, rows, agent, references, done))
+
+def _agent(store: StoreServer | None) -> AgentFacts:
+    """Return what this process has, and the shared memory of its host."""
+    pid = os.getpid()
+    node, address = machine()
+    facts = resident(pid).joined(shares(pid))
+    return AgentFacts(
+        pid=pid, node=node, address=address, store=None if store is None else _facts(store), **facts.known()
+    )
+
+
+def _facts(store: StoreServer) -> StoreFacts:
+    segments, registry, imports = store.registry.segments(), store.registry, store.imports
+    return StoreFacts(
+        committed=registry.committed,
+        limit=registry.limit,
+        files=in_files(segments),
+        fetched=Fetched(imports.bytes, imports.count),
+        sent=store.sent,
+        held=[(pid, *sums) for pid, sums in held_by(segments).items()],
+    )

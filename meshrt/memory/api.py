@@ -6,8 +6,10 @@ from typing import Any, Protocol
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import body_of
 from meshrt.memory.asked import MILLISECONDS, OBJECTS
-from meshrt.memory.document import Document, document_of
+from meshrt.memory.document import Document, document_of, plain
+from meshrt.memory.operations import LookAtMemory
 from meshrt.transport.tools import connect, own_program
 
 __all__ = ["Asking", "ask", "memory"]
@@ -49,7 +51,7 @@ def memory(
         raise UsageError("memory() looks at the ranks of its own script; expected a mesh, and to be called there")
     connection = connect(program, lambda _event, _body: None, lambda: None)
     try:
-        return ask(
+        document = ask(
             connection,
             ranks=ranks,
             actor=actor,
@@ -58,6 +60,7 @@ def memory(
             milliseconds=None if exact else milliseconds,
             references="" if references else None,
         )
+        return plain(document)
     finally:
         connection.close()
 
@@ -70,12 +73,22 @@ class Asking(Protocol):
         ...
 
 
-def ask(connection: Asking, *, variables: bool | str, milliseconds: float | None, **asked: Any) -> Document:
+def ask(
+    connection: Asking,
+    *,
+    variables: bool | str,
+    milliseconds: float | None,
+    ranks: str = "",
+    actor: str = "",
+    frames: bool = False,
+    references: str | None = None,
+) -> Document:
     """Return the answer of a program to a request, as `memory` sends it.
 
     Args:
         variables: As in `memory`.
         milliseconds: None: no limit.
+        references: How the names of references begin ("": all of them); None: no references.
 
     Raises:
         UsageError: ``variables`` is neither a bool nor a text.
@@ -83,8 +96,17 @@ def ask(connection: Asking, *, variables: bool | str, milliseconds: float | None
         ConnectionError, TimeoutError: The program has ended, or does not answer.
     """
     if not isinstance(variables, bool | str):
-        raise UsageError(f"variables is True, False, or the name of one, not {variables!r}")
+        raise UsageError(f"variables is {variables!r}; expected True, False, or the name of a variable")
     exact = milliseconds is None
-    inside = {"variables": bool(variables), "opened": variables if isinstance(variables, str) else ""}
-    body = {**asked, **inside, "milliseconds": milliseconds, "objects": None if exact else OBJECTS}
-    return document_of(connection.request("memory.look", body, _EXACT_SECONDS if exact else _ANSWER_SECONDS))
+    look = LookAtMemory(
+        actor=actor,
+        ranks=ranks,
+        variables=bool(variables),
+        opened=variables if isinstance(variables, str) else "",
+        frames=frames,
+        milliseconds=milliseconds,
+        objects=None if exact else OBJECTS,
+        references=references,
+    )
+    answer = connection.request(look.name(), body_of(look), _EXACT_SECONDS if exact else _ANSWER_SECONDS)
+    return document_of(look.read_answer(answer))

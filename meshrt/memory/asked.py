@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
+from meshrt.memory.operations import LookAtMemory
 from meshrt.program.chosen import Chosen, choose
 from meshrt.program.targets import Targets
 
 __all__ = ["MILLISECONDS", "OBJECTS", "Asked", "asked_of"]
+
+L = TypeVar("L", float | None, int | None)
 
 #: See `Asked`.
 MILLISECONDS, OBJECTS = 200.0, 2_000_000
@@ -45,41 +46,37 @@ class Asked:
     chosen: bool = False
 
 
-def asked_of(targets: Targets, body: Body) -> Asked:
-    """Return the request of a message body.
-
-    Args:
-        body: ``{actor, ranks, variables, opened, frames, milliseconds, objects, references}``, all optional.
+def asked_of(targets: Targets, look: LookAtMemory) -> Asked:
+    """Return the request of a message.
 
     Raises:
         UsageError: There is no such actor, or a limit is not valid.
         SelectionError: No such ranks.
     """
-    actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
     return Asked(
-        choose(targets, actor, ranks),
-        targets.bare_name(actor) if actor else "",
-        variables=bool(body.get("variables")),
-        opened=str(body.get("opened") or ""),
-        frames=bool(body.get("frames")),
-        milliseconds=_limit(body, "milliseconds", MILLISECONDS),
-        objects=_limit(body, "objects", OBJECTS),
-        references=_name(body.get("references")),
-        chosen=bool(actor or ranks),
+        choose(targets, look.actor, look.ranks),
+        targets.bare_name(look.actor) if look.actor else "",
+        variables=look.variables,
+        opened=look.opened,
+        frames=look.frames,
+        milliseconds=_limit("milliseconds", look.milliseconds),
+        objects=_limit("objects", look.objects),
+        references=_name(look.references),
+        chosen=bool(look.actor or look.ranks),
     )
 
 
-def _name(value: Any) -> str | None:
+def _name(value: str | None) -> str | None:
     """Return the beginning of a reference's name, or None."""
-    if value is None or (isinstance(value, str) and all(letter in "0123456789abcdef" for letter in value)):
+    if value is None or all(letter in "0123456789abcdef" for letter in value):
         return value
-    raise UsageError(f"references are named by hexadecimal digits, as meshrt memory --refs shows them; not {value!r}")
+    raise UsageError(
+        f"{value!r} is not the name of a reference; expected hexadecimal digits, as meshrt memory --refs shows them"
+    )
 
 
-def _limit(body: Mapping[str, Any], name: str, default: Any) -> Any:
-    """Return a limit of the request: a number, or None for null (no limit)."""
-    value = body.get(name, default)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (number and 0 <= value < float("inf")):
-        raise UsageError(f"{name} is a number, 0 or more, or null for no limit; not {value!r}")
+def _limit(name: str, value: L) -> L:
+    """Check a limit of the request; None: no limit."""
+    if value is not None and not 0 <= value < float("inf"):
+        raise UsageError(f"{name} is {value:g}; expected a number, 0 or more, or null for no limit")
     return value

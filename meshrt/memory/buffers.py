@@ -10,13 +10,13 @@ import array
 import ctypes
 import mmap
 import sys
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, class_name, module_name
 from meshrt.inspect.variables import attributes
 from meshrt.memory.mappings import address_of
+from meshrt.memory.variables import Facts
 from meshrt.store.lease import Spot, spot_at, spot_of
 from meshrt.store.tensors import loaded_class
 
@@ -44,14 +44,16 @@ class Memory(NamedTuple):
     Attributes:
         own: Bytes of the object itself.
         place, size: Memory that it holds and others may hold too; place None: the memory belongs to its referents.
-        refers: Further objects that it keeps alive; false if there are none.
+        owner: Object that has the memory.
+        inside: Further objects that it keeps alive, beside those of which the collector knows.
         unknown: Why it may hold more than can be seen; "" if it does not.
     """
 
     own: int
     place: Place | None
     size: int
-    refers: Iterable[Any]
+    owner: Any = None
+    inside: Iterator[Any] | None = None
     unknown: str = ""
 
 
@@ -64,6 +66,8 @@ class Buffers:
         self._void = loaded_class("numpy", "void")
         self._dtype = loaded_class("numpy", "dtype")
         self._tensor = loaded_class("torch", "Tensor")
+        #: Whether objects of a class lend, by its identity; with the class, to keep it alive.
+        self._lending: dict[int, tuple[type, bool]] = {}
         #: Looked up on torch's class, where a user's subclass cannot override it.
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
@@ -86,20 +90,20 @@ class Buffers:
             size = mmap.mmap.__len__(value)
             # A user's subclass may show its memory by code of its own.
             place: Place = (HOST, address_of(value)) if type(value) is mmap.mmap else (MAPPED, id(value))
-            return Memory(object.__sizeof__(value), place, size, ())
+            return Memory(object.__sizeof__(value), place, size)
         if kind == "ctypes":
             return _of_ctypes(value)
         if kind == "flatiter":  # the collector is not told of its array
-            return Memory(object.__sizeof__(value), None, 0, (vars(self._flat)["base"].__get__(value),))
+            return Memory(object.__sizeof__(value), None, 0, vars(self._flat)["base"].__get__(value))
         if kind == "void":
             return self._of_void(value)
         if kind == "dtype":
             getters = (vars(self._dtype)[name].__get__ for name in ("metadata", "fields", "names", "subdtype"))
             refers = [each for getter in getters if (each := getter(value)) is not None]
-            return Memory(object.__sizeof__(value), None, 0, refers)
+            return Memory(object.__sizeof__(value), None, 0, inside=iter(refers))
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
-    def facts(self, value: Any) -> dict[str, Any]:
+    def facts(self, value: Any) -> Facts:
         """Return shape, dtype and device of an array; {} for other objects. Raises whatever numpy or torch raise."""
         kind = self.kind(type(value))
         if kind == "ndarray":
@@ -119,35 +123,38 @@ class Buffers:
         base, nbytes = self._get(array, "base"), int(self._get(array, "nbytes"))
         own = int(vars(self._array)["__sizeof__"](array))
         dtype = self._get(array, "dtype")
-        refers: list[Iterable[Any]] = [self._get(array, "flat")] if dtype.kind == "O" else []
-        unknown = "objects in a structured array" if dtype.hasobject and not refers else ""
+        inside: Iterator[Any] | None = iter(self._get(array, "flat")) if dtype.kind == "O" else None
+        unknown = "objects in a structured array" if dtype.hasobject and inside is None else ""
         if base is not None and class_name(base) != "PyCapsule":
-            refers.append((base,))
             unknown = unknown or ("" if self._lends(type(base)) else f"memory of a {class_name(base)}")
-            return Memory(own, None, 0, chain.from_iterable(refers), unknown)
+            return Memory(own, None, nbytes, base, inside, unknown)
         owns = bool(self._get(array, "flags").owndata)
         address = int(self._get(array, "__array_interface__")["data"][0]) if nbytes else 0
         # An array that does not own its memory may show a part of what another object holds.
         unknown = unknown if owns else "memory of a library"
         place = (HOST, address) if nbytes else None
-        further = chain.from_iterable(refers) if refers else ()
-        return Memory(own - nbytes if owns else own, place, nbytes, further, unknown)
+        return Memory(own - nbytes if owns else own, place, nbytes, None, inside, unknown)
 
     def _of_void(self, record: Any) -> Memory:
         """Return what an element of a structured array holds: the whole array, unless it is a copy."""
         members, own = vars(self._void), object.__sizeof__(record)
         base, dtype = members["base"].__get__(record), members["dtype"].__get__(record)
         if base is not None:
-            return Memory(own, None, 0, (base,), "" if self._lends(type(base)) else f"memory of a {class_name(base)}")
+            unknown = "" if self._lends(type(base)) else f"memory of a {class_name(base)}"
+            return Memory(own, None, 0, base, unknown=unknown)
         unknown = "objects in a structured array" if dtype.hasobject else ""
-        return Memory(own + int(dtype.itemsize), None, 0, (), unknown)
+        return Memory(own + int(dtype.itemsize), None, 0, unknown=unknown)
 
     def _lends(self, cls: type) -> bool:
         """Whether the memory that an array takes from objects of a class is counted with those objects."""
-        lenders = (*_LENDERS, self._array, self._tensor)
-        return any(base is lender for base in bases(cls) for lender in lenders) or (
-            module_name(cls).partition(".")[0] == "numpy"  # strides of another array
-        )
+        known = self._lending.get(id(cls))
+        if known is None:
+            lenders = (*_LENDERS, self._array, self._tensor)
+            lends = any(base is lender for base in bases(cls) for lender in lenders) or (
+                module_name(cls).partition(".")[0] == "numpy"  # strides of another array
+            )
+            known = self._lending[id(cls)] = (cls, lends)
+        return known[1]
 
     def _of_tensor(self, tensor: Any) -> Memory:
         with self._no_dispatch():
@@ -160,7 +167,8 @@ class Buffers:
         place: Place | None = (device, address) if shown is None else (SHARED, shown)
         if device == "meta":
             place = None
-        return Memory(object.__sizeof__(tensor), place, size, () if grad is None else (grad,), unknown)
+        inside = None if grad is None else iter((grad,))
+        return Memory(object.__sizeof__(tensor), place, size, None, inside, unknown)
 
     @staticmethod
     def _no_dispatch() -> Any:
@@ -176,11 +184,11 @@ def _of_ctypes(value: Any) -> Memory:
     if base is not None:
         first = ctypes.addressof(base)
         inside = first <= start < first + ctypes.sizeof(base)
-        return Memory(own, None, 0, (), "" if inside else "memory behind a pointer")
+        return Memory(own, None, 0, unknown="" if inside else "memory behind a pointer")
     if members["_b_needsfree_"].__get__(value):
         small = id(value) <= start < id(value) + own  # it is in the object itself
-        return Memory(own if small else own + size, None, 0, ())
+        return Memory(own if small else own + size, None, 0)
     shown = spot_of(dict(attributes(value)).get("origin")) or spot_at(start)
     if shown is not None:
-        return Memory(own, (SHARED, shown), size, ())
-    return Memory(own, None, 0, (), "" if members["_objects"].__get__(value) else "memory of a library")
+        return Memory(own, (SHARED, shown), size)
+    return Memory(own, None, 0, unknown="" if members["_objects"].__get__(value) else "memory of a library")

@@ -7,12 +7,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from meshrt.commandline.command import Arguments, Values
 from meshrt.errors import UsageError
 from meshrt.inspect.programs import choose, meant
 from meshrt.memory.api import Asking, ask
 from meshrt.memory.asked import MILLISECONDS
-from meshrt.memory.document import SCHEMA, Document, read, write
+from meshrt.memory.document import SCHEMA, Document, plain, read, write
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
@@ -151,7 +153,7 @@ def show(arguments: Arguments) -> int:
 def _kept(given: Arguments) -> Document:
     document = read(given["open"])
     for table, option, wanted in (("variables", "--vars", given["vars"]), ("references", "--refs", given["refs"])):
-        if wanted and table not in document:
+        if wanted and getattr(document, table) is None:
             raise UsageError(f"{given['open']} was kept without {option}: there are no {table} in it")
     return document
 
@@ -165,7 +167,7 @@ def _first(connection: Asking, given: Arguments, *, in_shell: bool) -> Document:
         if in_shell and given["actor"] in given["words"]:
             raise UsageError(f"no meshrt program {given['actor']!r} runs, and {error}") from error
         raise
-    if given["holders"] and not document["references"]:
+    if given["holders"] and not document.references:
         raise UsageError(f"no reference has a name that begins with {given['holders']!r}; --refs shows all")
     return document
 
@@ -196,8 +198,8 @@ def _ask(connection: Asking, given: Arguments, milliseconds: float | None) -> Do
 
 def _show(document: Document, given: Arguments, look: Look) -> None:
     if given["format"] == "json":
-        groups = {"groups": grouped(document, look.by)} if look.by else {}
-        write_out(sys.stdout, to_text({**document, **groups}) + "\n")
+        groups = {"groups": to_builtins(grouped(document, look.by))} if look.by else {}
+        write_out(sys.stdout, to_text(plain(document, **groups)) + "\n")
     else:
         write_out(sys.stdout, render(document, look) + "\n")
 
@@ -215,7 +217,7 @@ def _watch(connection: Asking, given: Arguments, look: Look, first: Document | N
             write_out(sys.stdout, clear)
         _show(document, given, look)
         if given["format"] != "json":
-            since_first = since(document["since_first"], document["time"])
+            since_first = since(document.since_first or document.time, document.time)
             when = f"since {given['diff'] or 'the first look'}, {since_first} ago"
             grown = growth_of_ranks(document, "grown", when, given["units"])
             write_out(sys.stdout, f"{grown}\n{pace}\n\n" if pace else f"{grown}\n\n")

@@ -91,7 +91,7 @@ def keys_and_values(objects: list[dict[Any, Any]], at_once: int) -> Source:
     """Return a source for small dicts: ``at_once`` of them are copied at a time."""
     batches = (objects[start : start + at_once] for start in range(0, len(objects), at_once))
     return Copied(
-        [list(chain.from_iterable(some)), list(chain.from_iterable(map(dict.values, some)))] for some in batches
+        [list(chain.from_iterable(map(dict.values, some))), list(chain.from_iterable(some))] for some in batches
     )
 
 
@@ -120,7 +120,7 @@ def _of_set(each: set[Any]) -> tuple[Source, int]:
 
 
 def _of_dict(each: dict[Any, Any]) -> tuple[Source, int]:
-    return Copied(_pieces((each, each.values()), len(each))), 2 * len(each)
+    return Copied(_pieces((each.values(), each), len(each))), 2 * len(each)
 
 
 def _pieces(views: tuple[Iterable[Any], ...], length: int) -> Iterator[list[list[Any]]]:

@@ -7,47 +7,45 @@ A rank that sees one of several devices calls it ``cuda:0``, and its neighbour c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from meshrt.memory.operations import Device, RankRow
 from meshrt.memory.units import amount
 from meshrt.selection import fold_ranks
 
 __all__ = ["device_name", "device_names", "device_totals", "devices_of", "kept_on_devices"]
-
-Row = Mapping[str, Any]
 
 #: More devices than these share one line of the totals.
 _MOST = 4
 _CUDA = "cuda:"
 
 
-def device_name(device: str, facts: Mapping[str, Any]) -> str:
+def device_name(device: str, facts: Device) -> str:
     """Return the name of a device on its host: ``"cuda:3"``, or ``"GPU-8a1f..."``."""
-    visible = str(facts.get("visible", ""))
+    visible = facts.visible or ""
     return _CUDA + visible if visible.isdecimal() else visible or device
 
 
-def kept_on_devices(row: Row) -> int:
+def kept_on_devices(row: RankRow) -> int:
     """Return the bytes that the allocator of a rank keeps on all devices."""
-    return sum(int(facts["kept"]) for facts in (row.get("devices") or {}).values())
+    return sum(facts.kept for facts in (row.devices or {}).values())
 
 
-def device_names(rows: Iterable[Row]) -> str:
+def device_names(rows: Iterable[RankRow]) -> str:
     """Return the names of all devices of some ranks: ``"cuda:0-3"``."""
-    found = {device_name(device, facts) for row in rows for device, facts in (row.get("devices") or {}).items()}
+    found = {device_name(device, facts) for row in rows for device, facts in (row.devices or {}).items()}
     numbers = [name.removeprefix(_CUDA) for name in found]
     if found and all(map(str.isdecimal, numbers)):
         return _CUDA + fold_ranks(map(int, numbers))
     return ",".join(sorted(found))
 
 
-def devices_of(rows: Iterable[Row]) -> dict[str, int]:
+def devices_of(rows: Iterable[RankRow]) -> dict[str, int]:
     """Return the bytes that are kept on each device, by host and name: ``"node1 cuda:3"``."""
     found: dict[str, int] = {}
     for row in rows:
-        for device, facts in (row.get("devices") or {}).items():
-            name = f"{row['host']} {device_name(device, facts)}"
-            found[name] = found.get(name, 0) + int(facts["kept"])
+        for device, facts in (row.devices or {}).items():
+            name = f"{row.host} {device_name(device, facts)}"
+            found[name] = found.get(name, 0) + facts.kept
     return found
 
 

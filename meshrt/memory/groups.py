@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 from meshrt.errors import UsageError
+from meshrt.hooks.measured import ReferenceRow
+from meshrt.hooks.operations import Data
 from meshrt.memory.document import Document, entries, unmeasured
-from meshrt.memory.look import GROWTHS
+from meshrt.memory.look import Growing, growth_of
+from meshrt.memory.operations import RankRow, SizeRow
 
-__all__ = ["OF_REFERENCES", "OF_VARIABLES", "grouped"]
+__all__ = ["OF_REFERENCES", "OF_VARIABLES", "Group", "grouped", "is_exact"]
 
 #: Groupings that apply to variables only.
 OF_VARIABLES = ("type", "dtype")
@@ -17,123 +20,172 @@ OF_VARIABLES = ("type", "dtype")
 OF_REFERENCES = "callsite"
 
 
-def grouped(document: Document, by: str) -> list[dict[str, Any]]:
+class Group(Data, frozen=True, kw_only=True, omit_defaults=True):
+    """Rows added up, as docs/json.md says; None: there is nothing of that kind. Bytes are those of all ranks.
+
+    Attributes:
+        ranks, without_rss: How many, and of how many the RSS is not known.
+        variables: How many; ``bytes``, ``estimate``, ``exact``, ``devices``: summed over ranks and variables.
+        references: How many; ``stored``: their bytes, each once.
+    """
+
+    key: str
+    ranks: int | None = None
+    address: str | None = None
+    without_rss: int | None = None
+    rss: int | None = None
+    pss: int | None = None
+    references: int | None = None
+    stored: int | None = None
+    bytes: int | None = None
+    exact: bool | None = None
+    estimate: int | None = None
+    devices: Mapping[str, int] | None = None
+    growth: int | None = None
+    growth_exact: bool | None = None
+    grown: int | None = None
+    grown_exact: bool | None = None
+    variables: int | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes by which groups are ordered: the RSS, or else what variables hold, estimated where not counted."""
+        if self.rss is not None:
+            return self.rss
+        held = (self.bytes or 0) + sum((self.devices or {}).values())
+        return max(held, self.estimate or 0)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What is added up for a group; ``members``: the rows whose growth is that of the group."""
+
+    ranks: list[RankRow] = field(default_factory=list)
+    sizes: list[SizeRow] = field(default_factory=list)
+    names: set[tuple[str, str, str]] = field(default_factory=set)
+    references: list[ReferenceRow] = field(default_factory=list)
+    members: list[Growing] = field(default_factory=list)
+
+    def group(self, key: str, by: str) -> Group:
+        addresses = [row.address for row in self.ranks if row.address] if by == "host" else []
+        known = [row for row in self.ranks if row.rss is not None]
+        with_pss = [row for row in self.ranks if row.pss is not None]
+        sizes, references = self.sizes, self.references
+        exact = all(size.exact for size in sizes)
+        held, likely = sum(size.held for size in sizes), sum(size.likely for size in sizes)
+        devices: dict[str, int] = {}
+        for size in sizes:
+            for device, count in size.devices.items():
+                devices[device] = devices.get(device, 0) + count
+        growth, growth_exact = _growth(self.members, "growth")
+        grown, grown_exact = _growth(self.members, "grown")
+        return Group(
+            key=key,
+            ranks=len(self.ranks) or None,
+            address=addresses[-1] if addresses else None,
+            without_rss=sum(map(unmeasured, self.ranks)) or None,
+            rss=sum(row.rss or 0 for row in known) if known else None,
+            pss=sum(row.pss or 0 for row in with_pss) if with_pss else None,
+            references=sum(row.count for row in references) if references else None,
+            stored=sum(row.count * row.size for row in references) if references else None,
+            bytes=sum(size.bytes for size in sizes) if sizes else None,
+            exact=exact if sizes else None,
+            estimate=likely if likely > held else None,
+            devices=devices or None,
+            growth=growth,
+            growth_exact=growth_exact,
+            grown=grown,
+            grown_exact=grown_exact,
+            variables=len(self.names) if sizes else None,
+        )
+
+
+def grouped(document: Document, by: str) -> list[Group]:
     """Return the groups, the largest first.
 
-    Each is ``{"key", "ranks" (count), "without_rss" (count of ranks whose RSS is not known), "rss", "pss",
-    "growth"}``. A host also has ``"address"``. With variables there are also ``{"variables" (count), "bytes", "exact",
-    "devices"}``; by type or dtype there are only these. Bytes are those of all ranks, summed over variables. With
-    references there are ``{"references" (count), "stored" (bytes, each once)}``: those of a host, or those that ranks
-    of an actor have put.
+    References of a group are those of a host, or those that ranks of an actor have put. By type or dtype there are only
+    variables.
 
     Raises:
-        UsageError: ``by`` is type or dtype, and the document has no variables.
+        UsageError: The document has no rows of the kind that ``by`` groups.
     """
     if by == OF_REFERENCES:
         return _by_site(document)
-    if by in OF_VARIABLES and "variables" not in document:
-        raise UsageError(f"a grouping by {by} is of variables; expected them to be asked for (--vars)")
-    rows: dict[str, dict[str, Any]] = {}
-    #: The rows whose growth is the growth of a group.
-    members: dict[str, list[Mapping[str, Any]]] = {}
-    keys = {(row["mesh_id"], row["rank"]): _key(row, by) for row in document["ranks"]}
+    if by in OF_VARIABLES and document.variables is None:
+        raise UsageError(f"--by {by} adds up variables; expected it with --vars")
+    sums: dict[str, _Sums] = {}
+    keys = {(row.mesh_id, row.rank): _key(row, by) for row in document.ranks}
     if by not in OF_VARIABLES:
-        for row in document["ranks"]:
-            group = rows.setdefault(_key(row, by), {"ranks": 0})
-            group["ranks"] += 1
-            if by == "host" and row.get("address"):
-                group["address"] = row["address"]
-            if unmeasured(row):
-                group["without_rss"] = group.get("without_rss", 0) + 1
-            for name in ("rss", "pss"):
-                if name in row:
-                    group[name] = group.get(name, 0) + row[name]
-            if row["state"] != "dead":
-                members.setdefault(_key(row, by), []).append(row)
-        for key, references in _references(document, by, keys).items():
-            rows.setdefault(key, {}).update(references)
-    names: dict[str, set[tuple[str, ...]]] = {}
-    for entry in entries(document.get("variables", ())):
+        for row in document.ranks:
+            group = sums.setdefault(_key(row, by), _Sums())
+            group.ranks.append(row)
+            if row.state != "dead":
+                group.members.append(row)
+        owners = {row.pid: keys[row.mesh_id, row.rank] for row in document.ranks}
+        owners.update((row.pid, row.kind) for row in document.processes)
+        for reference in document.references or ():
+            key = reference.host if by == "host" else owners.get(reference.owner, "-")
+            sums.setdefault(key, _Sums()).references.append(reference)
+    for (mesh_id, actor, _, where, type_name), rank, size in entries(document.variables or ()):
         if by in OF_VARIABLES:
-            key = str(entry.get(by) or "-")
+            key = type_name if by == "type" else size.dtype or "-"
         else:
-            key = entry["actor"] if by == "actor" else keys.get((entry["mesh_id"], entry["rank"]), "script")
-        group = rows.setdefault(key, {})
-        names.setdefault(key, set()).add((entry["mesh_id"], entry["actor"], entry["where"]))
-        group["bytes"] = group.get("bytes", 0) + entry["bytes"]
-        group["exact"] = group.get("exact", True) and entry["exact"]
-        for device, count in (entry.get("devices") or {}).items():
-            devices = group.setdefault("devices", {})
-            devices[device] = devices.get(device, 0) + count
+            key = actor if by == "actor" else keys.get((mesh_id, rank), "script")
+        group = sums.setdefault(key, _Sums())
+        group.names.add((mesh_id, actor, where))
+        group.sizes.append(size)
         if by in OF_VARIABLES:
-            members.setdefault(key, []).append(entry)
-    found = [
-        {
-            "key": key,
-            **group,
-            **_growths(members.get(key, ())),
-            **({"variables": len(names[key])} if key in names else {}),
-        }
-        for key, group in rows.items()
-    ]
-    return sorted(found, key=lambda group: (-group.get("rss", group.get("bytes", 0)), group["key"]))
+            group.members.append(size)
+    return sorted((each.group(key, by) for key, each in sums.items()), key=lambda group: (-group.size, group.key))
 
 
-def _references(document: Document, by: str, keys: Mapping[tuple[str, int], str]) -> dict[str, dict[str, int]]:
-    """Return the number of references in each group, and their bytes.
-
-    Args:
-        keys: The group of each rank.
-    """
-    owners = {row["pid"]: keys[row["mesh_id"], row["rank"]] for row in document["ranks"]}
-    owners.update((row["pid"], row["kind"]) for row in document["processes"])
-    found: dict[str, dict[str, int]] = {}
-    for row in document.get("references", ()):
-        key = str(row["host"]) if by == "host" else owners.get(row["owner"], "-")
-        group = found.setdefault(key, {"references": 0, "stored": 0})
-        group["references"] += row["count"]
-        group["stored"] += row["count"] * row["size"]
-    return found
-
-
-def _by_site(document: Document) -> list[dict[str, Any]]:
-    if "references" not in document:
-        raise UsageError("a grouping by callsite is of references; expected them to be asked for (--refs)")
-    sums: dict[str, dict[str, Any]] = {}
-    members: dict[str, list[Mapping[str, Any]]] = {}
-    for row in document["references"]:
-        group = sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True})
-        group["references"] += row["count"]
-        group["bytes"] += row["count"] * row["size"]
-        members.setdefault(_site(row), []).append(row)
-    for row in document.get("references_ended", ()):
-        sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True})
-        members.setdefault(_site(row), []).append(row)
-    found = [{"key": key, **group, **_growths(members[key])} for key, group in sums.items()]
-    return sorted(found, key=lambda group: -group["bytes"])
+def _by_site(document: Document) -> list[Group]:
+    if document.references is None:
+        raise UsageError(f"--by {OF_REFERENCES} adds up references; expected it with --refs")
+    members: dict[str, list[ReferenceRow]] = {}
+    for row in (*document.references, *(document.references_ended or ())):
+        members.setdefault(row.site or row.kind, []).append(row)
+    found = []
+    for key, rows in members.items():
+        growth, growth_exact = _growth(rows, "growth")
+        grown, grown_exact = _growth(rows, "grown")
+        found.append(
+            Group(
+                key=key,
+                references=sum(row.count for row in rows),
+                bytes=sum(row.count * row.size for row in rows),
+                exact=True,
+                growth=growth,
+                growth_exact=growth_exact,
+                grown=grown,
+                grown_exact=grown_exact,
+            )
+        )
+    return sorted(found, key=lambda group: -group.size)
 
 
-def _growths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of the growths of rows: a lower bound if the growth of some is a bound or is not known.
+def _growth(rows: Sequence[Growing], word: str) -> tuple[int | None, bool | None]:
+    """Return the sum of the growths of rows, and False if it is a lower bound: the growth of some is one, or not known.
 
     A lower bound of 0 is left out, as for one row.
     """
-    found: dict[str, Any] = {}
-    for word in GROWTHS:
-        known = [row[word] for row in rows if word in row]
-        exact = len(known) == len(rows) and all(row.get(f"{word}_exact", True) for row in rows)
-        if known and (exact or sum(known) > 0):
-            found.update({word: sum(known)} if exact else {word: sum(known), f"{word}_exact": False})
-    return found
+    known = [growth for row in rows if (growth := growth_of(row, word)) is not None]
+    exact = len(known) == len(rows) and all(is_exact(row, word) for row in rows)
+    if not known or not (exact or sum(known) > 0):
+        return None, None
+    return sum(known), None if exact else False
 
 
-def _site(row: Mapping[str, Any]) -> str:
-    return str(row["site"] or row["kind"])
+def is_exact(row: Growing, word: str) -> bool:
+    """Whether a growth of a row is no lower bound."""
+    if isinstance(row, SizeRow | Group):
+        return (row.grown_exact if word == "grown" else row.growth_exact) is not False
+    return True
 
 
-def _key(row: dict[str, Any], by: str) -> str:
+def _key(row: RankRow, by: str) -> str:
     if by == "host":
-        return str(row["host"])
+        return row.host
     if by == "actor":
-        return ",".join(row["actors"]) or "-"
-    return f"{row['mesh']} {row['rank']}"
+        return ",".join(row.actors) or "-"
+    return f"{row.mesh} {row.rank}"

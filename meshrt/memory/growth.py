@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Any
+from collections.abc import Set
+
+import msgspec
 
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped_line
-from meshrt.memory.document import NAME, Document, entries, folded, totals_of
+from meshrt.memory.document import Document, entries, totals_of
+from meshrt.memory.merging import Name, folded
+from meshrt.memory.operations import RankRow, SizeRow, VariableRow
 from meshrt.memory.refgrowth import add_growth_of_references
 from meshrt.show.text import cut
 
-__all__ = ["add_growth", "weight"]
+__all__ = ["add_growth"]
 
 #: Least bytes of a variable that has ended and is listed.
 _ENDED = 4096
@@ -39,41 +42,46 @@ def add_growth(document: Document, before: Document, first: Document | None = No
     for earlier in views:
         _check(document, earlier)
     found = _grown_since(document, before, "growth")
-    ranks = found["ranks"]
+    ended = found.ended
     if first is not None:
-        found = {**_grown_since(found, first, "grown"), "ended": found["ended"]}
-        found["since_first"] = first["time"]
-    totals = {**totals_of(found), "growth": sum(row.get("growth", 0) for row in ranks)}
-    if first is not None:
-        totals["grown"] = sum(row.get("grown", 0) for row in found["ranks"])
-    found.update(since=before["time"], totals=totals)
-    if document["run_id"] != before["run_id"]:
-        found["since_run"] = before["run_id"]
-    if "variables" not in document:
-        del found["ended"]
-    asked = [table for table in ("variables", "references") if table in document]
-    found["not_compared"] = [table for table in asked if not all(table in earlier for earlier in views)]
-    return found
+        found = msgspec.structs.replace(_grown_since(found, first, "grown"), since_first=first.time)
+    totals = msgspec.structs.replace(
+        totals_of(found.ranks, found.processes, variables=found.variables is not None),
+        growth=sum(row.growth or 0 for row in found.ranks),
+        grown=None if first is None else sum(row.grown or 0 for row in found.ranks),
+    )
+    not_compared = []
+    if document.variables is not None and any(earlier.variables is None for earlier in views):
+        not_compared.append("variables")
+    if document.references is not None and any(earlier.references is None for earlier in views):
+        not_compared.append("references")
+    return msgspec.structs.replace(
+        found,
+        totals=totals,
+        since=before.time,
+        since_run=None if document.run_id == before.run_id else before.run_id,
+        ended=None if document.variables is None else ended,
+        not_compared=not_compared,
+    )
 
 
 def _check(document: Document, before: Document) -> None:
-    opened, earlier = (each.get("opened") or "all variables" for each in (document, before))
-    if "variables" in document and "variables" in before and opened != earlier:
+    opened, earlier = (each.opened or "all variables" for each in (document, before))
+    if document.variables is not None and before.variables is not None and opened != earlier:
         raise UsageError(f"the view to compare with shows {earlier}; expected one of {opened}")
-    if document["run_id"] == before["run_id"]:
+    if document.run_id == before.run_id:
         return
-    scripts = [each.get("script", "") for each in (document, before)]  # "": the view is of an earlier version
-    if all(scripts) and scripts[0] != scripts[1]:
-        script, other = map(_short, scripts)
+    script, other = document.script, before.script  # without a name: it was typed, or the view is of an earlier version
+    if script and other and script != other:
         raise UsageError(
-            f"the view to compare with is of another program, {other} ({before['run_id']}); expected one of {script}, "
-            f"of this run ({document['run_id']}) or of an earlier one"
+            f"the view to compare with is of another program, {_short(other)} ({before.run_id}); expected one of "
+            f"{_short(script)}, of this run ({document.run_id}) or of an earlier one"
         )
-    names, old_names = (sorted({row["mesh"] for row in each["ranks"]}) for each in (document, before))
+    names, old_names = (sorted({row.mesh for row in each.ranks}) for each in (document, before))
     if not set(names) & set(old_names):
         raise UsageError(
-            f"the view to compare with is of another program ({before['run_id']}), whose meshes are "
-            f"{', '.join(old_names) or 'none'}; expected one of this program ({document['run_id']}), or of an earlier "
+            f"the view to compare with is of another program ({before.run_id}), whose meshes are "
+            f"{', '.join(old_names) or 'none'}; expected one of this program ({document.run_id}), or of an earlier "
             f"run of it, with {', '.join(names) or 'a mesh'}"
         )
 
@@ -83,77 +91,75 @@ def _short(script: str) -> str:
 
 
 def _grown_since(document: Document, before: Document, word: str) -> Document:
-    """Return a document with a growth, called ``word``; for variables also ``"ended"``."""
-    same_run = document["run_id"] == before["run_id"]
-    old_ranks = {_address(row, same_run): row for row in before["ranks"]}
+    """Return a document with a growth, called ``word``; for variables also what has ended."""
+    same_run = document.run_id == before.run_id
+    old_ranks = {_address(row, same_run): row for row in before.ranks}
     ranks = []
     restarted = set()
-    for row in document["ranks"]:
+    for row in document.ranks:
         address = _address(row, same_run)
         old = old_ranks.get(address)
-        if old is not None and same_run and old["pid"] != row["pid"]:
+        if old is not None and same_run and old.pid != row.pid:
             restarted.add(address)
-            ranks.append({**row, "restarted": True})
-        elif old is not None and "rss" in row and "rss" in old:
-            ranks.append({**row, word: weight(row) - weight(old)})
+            ranks.append(msgspec.structs.replace(row, restarted=True))
+        elif old is not None and row.rss is not None and old.rss is not None:
+            ranks.append(msgspec.structs.replace(row, **{word: row.weight - old.weight}))
         else:
             ranks.append(row)
-    found: Document = {**document, "ranks": ranks, "ended": []}
-    if "variables" in document and "variables" in before:
-        found["variables"], found["ended"] = _of_variables(document, before, word, same_run, restarted)
+    found = msgspec.structs.replace(document, ranks=ranks, ended=[])
+    if document.variables is not None and before.variables is not None:
+        variables, ended = _of_variables(document, before, word, same_run, restarted)
+        found = msgspec.structs.replace(found, variables=variables, ended=ended)
     # If references were requested by name, the others have not ended.
-    if all("references" in each and "holding" not in each for each in (document, before)):
-        add_growth_of_references(found, before, word)
+    if all(each.references is not None and each.holding is None for each in (document, before)):
+        return add_growth_of_references(found, before, word)
     return found
 
 
 def _of_variables(
     document: Document, before: Document, word: str, same_run: bool, restarted: Set[tuple[str, int]]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    names = {row["mesh_id"]: row["mesh"] for document_ in (document, before) for row in document_["ranks"]}
+) -> tuple[list[VariableRow], list[str]]:
+    names = {row.mesh_id: row.mesh for each in (document, before) for row in each.ranks}
 
-    def key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-        mesh = entry["mesh_id"] if same_run else names.get(entry["mesh_id"], "")
-        return (mesh, entry["rank"], *(entry[word] for word in NAME if word != "mesh_id"))
+    def key(name: Name, rank: int) -> tuple[tuple[str, int], tuple[str, ...]]:
+        mesh_id, *rest = name
+        return (mesh_id if same_run else names.get(mesh_id, ""), rank), tuple(rest)
 
     told = _told(before, same_run) - restarted
-    old_sizes = {key(entry): entry for entry in entries(before["variables"])}
+    old_sizes = {key(name, rank): (name, size) for name, rank, size in entries(before.variables or ())}
     current = []
-    for entry in entries(document["variables"]):
-        known = key(entry)
-        growth = _grown(entry, old_sizes.pop(known, None), word) if known[:2] in told else {}
-        current.append({**entry, **growth})
+    for name, rank, size in entries(document.variables or ()):
+        known = key(name, rank)
+        _, old = old_sizes.pop(known, (name, None))
+        if known[0] in told:
+            size = _grown(size, old, word)
+        current.append((name, msgspec.structs.replace(size, ranks=(rank,))))
     still_tell = _told(document, same_run) - restarted
-    ended = [entry for known, entry in old_sizes.items() if known[:2] in still_tell and _held(entry) > _ENDED]
-    return folded(current), sorted({entry["where"] for entry in ended})
+    ended = {name[3] for (rank_, _), (name, size) in old_sizes.items() if rank_ in still_tell and size.held > _ENDED}
+    return folded(current), sorted(ended)
 
 
 def _told(document: Document, same_run: bool) -> set[tuple[str, int]]:
     """Return the ranks whose variables the document contains, and the script."""
-    script = {("", -1) for row in document["processes"] if "unique" in row}
-    return script | {_address(row, same_run) for row in document["ranks"] if "unique" in row}
+    script = {("", -1) for row in document.processes if row.unique is not None}
+    return script | {_address(row, same_run) for row in document.ranks if row.unique is not None}
 
 
-def weight(row: Mapping[str, Any]) -> int:
-    """Return the bytes of a rank without shared memory: each shared page that it has read counts in its RSS too."""
-    return int(row["rss"] - row.get("shmem", 0) + row.get("store_own", 0) + row.get("store_held", 0))
+def _address(row: RankRow, same_run: bool) -> tuple[str, int]:
+    return row.mesh_id if same_run else row.mesh, row.rank
 
 
-def _address(row: Mapping[str, Any], same_run: bool) -> tuple[str, int]:
-    return row["mesh_id"] if same_run else row["mesh"], row["rank"]
-
-
-def _held(entry: Mapping[str, Any]) -> int:
-    return int(entry["bytes"] + sum((entry.get("devices") or {}).values()))
-
-
-def _grown(entry: Mapping[str, Any], old: Mapping[str, Any] | None, word: str) -> dict[str, Any]:
-    """Return the growth of a variable, called ``word``, and whether it is a lower bound; {} if it is not known."""
+def _grown(size: SizeRow, old: SizeRow | None, word: str) -> SizeRow:
+    """Return a size with its growth, called ``word``, and whether that is a lower bound, as far as it is known."""
     if old is None:
-        return {word: _held(entry), **({} if entry["exact"] else {f"{word}_exact": False})}
-    if entry["exact"] and old["exact"]:
-        return {word: _held(entry) - _held(old)}
-    # An estimate of now gives no growth: the difference would have the error of both estimates.
-    then = _held(old) if old["exact"] else old.get("estimate")
-    least = 0 if then is None else _held(entry) - int(then)
-    return {word: least, f"{word}_exact": False} if least > 0 else {}
+        least = size.held
+    elif size.exact and old.exact:
+        return msgspec.structs.replace(size, **{word: size.held - old.held})
+    else:
+        # An estimate of now gives no growth: the difference would have the error of both estimates.
+        then = old.held if old.exact else old.estimate
+        least = 0 if then is None else size.held - then
+        if least <= 0:
+            return size
+    exact = None if old is None and size.exact else False
+    return msgspec.structs.replace(size, **{word: least, f"{word}_exact": exact})

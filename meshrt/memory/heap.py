@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+
+from meshrt.memory.operations import Device, Heap
 
 __all__ = ["devices", "heap"]
 
 
-def heap() -> dict[str, Any]:
-    """Return ``{"blocks", "malloc": {"used", "free"}, "devices": {device: {"used", "kept"}}}``; bytes.
-
-    ``malloc`` is {} if the C library does not report, ``devices`` if torch has no memory on a device. ``"visible"`` of
-    a device: its entry in ``CUDA_VISIBLE_DEVICES``, if that is set.
-    """
-    return {"blocks": sys.getallocatedblocks(), "malloc": _malloc(), "devices": devices()}
+def heap(counted: float | None = None) -> Heap:
+    """Return the facts; ``counted``: processor seconds that a count of variables took."""
+    used, free = _malloc()
+    blocks = sys.getallocatedblocks()
+    return Heap(blocks=blocks, malloc_used=used, malloc_free=free, devices=devices(), counted=counted)
 
 
-def _malloc() -> dict[str, int]:
+def _malloc() -> tuple[int | None, int | None]:
+    """Return the bytes that are in use, and those that are free and kept; None: the C library does not tell."""
     import ctypes  # start-up: most ranks get no request
 
     class Info(ctypes.Structure):
@@ -35,24 +35,24 @@ def _malloc() -> dict[str, int]:
     try:
         mallinfo = ctypes.CDLL(None).mallinfo2
     except AttributeError:  # another C library, or glibc before 2.33
-        return {}
+        return None, None
     mallinfo.restype = Info
     info = mallinfo()
-    return {"used": int(info.uordblks + info.hblkhd), "free": int(info.fordblks)}
+    return int(info.uordblks + info.hblkhd), int(info.fordblks)
 
 
-def devices() -> dict[str, dict[str, Any]]:
+def devices() -> dict[str, Device]:
     """Return the bytes of torch on CUDA devices, as its allocator counts them: this does not wait for a device."""
     cuda = sys.modules.get("torch.cuda")
     if cuda is None or not cuda.is_initialized():
         return {}
     visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return {
-        f"cuda:{index}": {
-            "used": int(cuda.memory_allocated(index)),
-            "kept": int(cuda.memory_reserved(index)),
-            **({"visible": visible[index]} if index < len(visible) else {}),
-        }
+        f"cuda:{index}": Device(
+            int(cuda.memory_reserved(index)),
+            int(cuda.memory_allocated(index)),
+            visible[index] if index < len(visible) else None,
+        )
         for index in range(cuda.device_count())
         if cuda.memory_reserved(index)
     }

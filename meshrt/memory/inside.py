@@ -48,12 +48,15 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
     """
     found = _named(name, [(each.where, each) for each in variables])
     if not found:
-        qualified = _named(name, [(f"{each.actor}.{each.where}", each) for each in variables])
-        if qualified:
-            actor = qualified[0].actor
-            name, found = name.removeprefix(f"{actor}."), [each for each in qualified if each.actor == actor]
+        actor = next((each.actor for each in variables if name.startswith(f"{each.actor}.")), None)
+        if actor is not None:
+            of_actor = [each for each in variables if each.actor == actor]
+            name = name.removeprefix(f"{actor}.")
+            found = _named(name, [(each.where, each) for each in of_actor])
+            if not found:
+                return f"actor {actor!r} has no variable {name!r}{_instead(name, [each.where for each in of_actor])}"
     if not found:
-        return _unknown(name, "", dict.fromkeys(each.where for each in variables))
+        return f"no variable {name!r}{_instead(name, [each.where for each in variables])}"
     opened = []
     for variable in found:
         each = variable
@@ -61,7 +64,10 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
             inside = [child.of(each) for child in children(each.value)[0]]
             nearer = _named(name, [(child.where, child) for child in inside])
             if not nearer:
-                return _unknown(name, f" in {each.where}", dict.fromkeys(child.where for child in inside))
+                what = f"{each.where} ({type_name(each.value)})"
+                if not inside:
+                    return f"{what} cannot be opened: there are no variables in it, so no {name!r}"
+                return f"{what} contains no {name!r}{_instead(name, [child.where for child in inside])}"
             each = nearer[0]
         opened.append(each)
     return opened
@@ -78,12 +84,15 @@ def _named(name: str, variables: Sequence[tuple[str, Variable]]) -> list[Variabl
     return [each for where, each in fit if len(where) == longest]
 
 
-def _unknown(name: str, place: str, known: dict[str, None]) -> str:
-    near = near_miss(name, islice(known, _NEAR))
-    if not near and known:
-        more = f", and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-        near = f"; there are: {', '.join(islice(known, _NAMED))}{more}"
-    return f"no variable {name!r}{place}{near or '; there is nothing in it'}"
+def _instead(name: str, known: Sequence[str]) -> str:
+    """Return what was probably meant, and what there is."""
+    names = list(dict.fromkeys(known))
+    if not names:
+        return "; there are no variables"
+    own = next((each for each in names if each.endswith(f".{name.rpartition('.')[2]}")), "")
+    near = f"; did you mean {own!r}?" if own else near_miss(name, names[:_NEAR])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{near or ';'} expected one of: {', '.join(names[:_NAMED])}{more}"
 
 
 class Child(NamedTuple):

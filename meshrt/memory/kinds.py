@@ -20,6 +20,7 @@ from meshrt.memory.buffers import Buffers
 from meshrt.memory.hiding import hides
 from meshrt.memory.told import TOLD, Told, range_size
 from meshrt.store.refs import ObjectRef
+from meshrt.store.tensors import loaded_class
 
 __all__ = ["ATOMS", "PLAIN", "Kind", "Kinds"]
 
@@ -64,6 +65,8 @@ class Kinds:
 
     def __init__(self) -> None:
         self.buffers = Buffers()
+        #: What a call has returned is the user's, although the runtime has the class.
+        self._values = loaded_class("meshrt.mesh.value_mesh", "ValueMesh")
         #: By identity, as a metaclass may define ``==``; with the class, to keep it alive.
         self._known: dict[int, tuple[type, Kind]] = {}
 
@@ -81,7 +84,7 @@ class Kinds:
         if cls is ObjectRef:
             return Kind("reference")
         buffer = self.buffers.kind(cls)
-        if not buffer and module_name(cls).partition(".")[0] == "meshrt":
+        if not buffer and module_name(cls).partition(".")[0] == "meshrt" and cls is not self._values:
             return Kind("skip")  # handles of the runtime, from which all of it can be reached
         flags = int(type.__dict__["__flags__"].__get__(cls))
         head = (_GC_HEAD if flags & _GC else 0) + (_MANAGED_HEAD if flags & (_MANAGED_DICT | _MANAGED_WEAKREF) else 0)

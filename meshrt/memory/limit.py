@@ -21,15 +21,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body, EndpointCall, Variable
+from meshrt.hooks.facts import EndpointCall, Variable
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
 from meshrt.host.memory import private, resident, shares
 from meshrt.inspect.exceptions import frames_of
 from meshrt.inspect.variables import local_variables
-from meshrt.memory.document import document_of, write
+from meshrt.memory.document import Document, document_of, write
 from meshrt.memory.heap import heap
 from meshrt.memory.merging import merged_alone
+from meshrt.memory.operations import Looked, MeasureVariables, RankRow
 from meshrt.memory.rows import rows
 from meshrt.memory.units import amount
 from meshrt.transport.threads import RuntimeThread
@@ -131,38 +132,41 @@ class Limit:
                 self._rest(private(services.pid))
         print(f"meshrt: rank {services.rank} of {services.mesh_name} {how} {limit}; {text}", file=sys.stderr)
 
-    def _document(self, note: str, variables: Iterable[Variable], objects: int | None) -> Body:
+    def _document(self, note: str, variables: Iterable[Variable], objects: int | None) -> Document:
         services = self._services
         actors = services.actors()
-        asked = {"frames": True, "milliseconds": _MILLISECONDS, "objects": objects, "most": _MOST_ROWS}
-        said = rows(actors, asked, variables)
+        asked = MeasureVariables(frames=True, milliseconds=_MILLISECONDS, objects=objects, most=_MOST_ROWS)
+        said, _ = rows(actors, asked, variables)
         known = heap()
-        row = {
-            "mesh_id": services.mesh_id,
-            "mesh": services.mesh_name,
-            "rank": services.rank,
-            "coords": {},
-            "host": services.host_name,
-            "pid": services.pid,
-            "actors": [actor.name for actor in actors],
-            "state": "running",
-            "note": note,
-            **resident(services.pid),
-            **shares(services.pid),
-            **{f"malloc_{name}": count for name, count in known.pop("malloc").items()},
-            **known,
-            **{name: said[name] for name in ("unique", "mapped", "total", "exact")},
-        }
+        row = RankRow(
+            mesh_id=services.mesh_id,
+            mesh=services.mesh_name,
+            rank=services.rank,
+            coords={},
+            host=services.host_name,
+            pid=services.pid,
+            actors=[actor.name for actor in actors],
+            state="running",
+            note=note,
+            blocks=known.blocks,
+            malloc_used=known.malloc_used,
+            malloc_free=known.malloc_free,
+            devices=known.devices,
+            **resident(services.pid).joined(shares(services.pid)).known(),
+            unique=said.unique,
+            mapped=said.mapped,
+            total=said.total,
+            exact=said.exact,
+        )
         return document_of(
-            {
-                "time": time.time_ns() / 1e9,
-                "run_id": Path(services.run_directory).name.rpartition("-")[2],
-                "columns": list(row),
-                "ranks": [list(row.values())],
-                "processes": [],
-                "variables": merged_alone(services.mesh_id, services.rank, said),
-                "variables_left_out": said["left_out"],
-            }
+            Looked(
+                time=time.time_ns() / 1e9,
+                run_id=Path(services.run_directory).name.rpartition("-")[2],
+                ranks=[row],
+                processes=[],
+                variables=merged_alone(services.mesh_id, services.rank, said),
+                variables_left_out=said.left_out,
+            )
         )
 
 

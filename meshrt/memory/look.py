@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from meshrt.errors import UsageError
 from meshrt.memory.units import UNITS
 
-__all__ = ["GROUPINGS", "GROWTHS", "ORDERS", "Look", "alike", "clusters", "grown", "largest_first"]
+__all__ = [
+    "GROUPINGS",
+    "GROWTHS",
+    "ORDERS",
+    "Growing",
+    "Look",
+    "Ordered",
+    "alike",
+    "clusters",
+    "grown",
+    "growth_of",
+    "largest_first",
+]
 
 GROUPINGS = ("host", "actor", "type", "dtype", "rank", "callsite")
 ORDERS = ("size", "pss", "pid", "rank", "kind", "growth")
@@ -21,7 +33,22 @@ GROWTHS = {"growth": "GROWTH", "grown": "IN ALL"}
 _CLOSE, _CLOSE_BYTES = 0.05, 1 << 20
 
 T = TypeVar("T")
-Key = Callable[[Any], Any]
+
+
+class Growing(Protocol):
+    """A row with a growth."""
+
+    @property
+    def growth(self) -> int | None: ...
+
+    @property
+    def grown(self) -> int | None: ...
+
+
+class Ordered(Protocol):
+    """A sort key."""
+
+    def __lt__(self, other: Any, /) -> bool: ...  # Any: of the same kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +87,12 @@ class Look:
             ("unit", self.units, UNITS),
         ):
             if value not in known:
-                raise UsageError(f"no {what} {value!r}; expected one of {', '.join(filter(None, known))}")
+                raise UsageError(f"unknown {what} {value!r}; expected one of {', '.join(filter(None, known))}")
         if self.most is not None and self.most < 1:
-            raise UsageError(f"{self.most} rows are none; expected 1 or more")
+            raise UsageError(f"invalid number of rows: {self.most}; expected 1 or more")
 
 
-def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T], Any]]) -> tuple[list[T], list[T]]:
+def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T], Ordered]]) -> tuple[list[T], list[T]]:
     """Return the rows to show, in order, and the rows that are left out: never the largest ones.
 
     Args:
@@ -79,9 +106,14 @@ def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T]
     return (shown[::-1] if look.reverse else shown), left_out
 
 
-def grown(row: Mapping[str, Any]) -> int:
+def growth_of(row: Growing, word: str) -> int | None:
+    """Return a growth of a row, by its name in `GROWTHS`; None: not known."""
+    return row.grown if word == "grown" else row.growth
+
+
+def grown(row: Growing) -> int:
     """Return the bytes of growth since the first view; 0 if that is not known."""
-    return int(row.get("grown", row.get("growth", 0)))
+    return (row.growth or 0) if row.grown is None else row.grown
 
 
 def alike(rows: Sequence[T], *measures: tuple[Callable[[T], int], int]) -> list[list[T]]:

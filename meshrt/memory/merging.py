@@ -1,93 +1,96 @@
-"""The variables of many ranks as one list: a variable is one row, and ranks with the same answer share an entry.
-
-A row: ``{"mesh_id", "actor", "kind", "where", "type", "sizes"}``, the largest first. ``sizes``: the answers of ranks
-(`meshrt.memory.rows`), each with ``"ranks"``, the ranks that gave it; the answer of the most ranks first.
-"""
+"""The variables of many ranks as one list: a variable is one row, and ranks with the same answer share an entry."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import msgpack
+import msgspec
 
-from meshrt.hooks.facts import Group
+from meshrt.hooks.facts import Answered
+from meshrt.memory.operations import Heap, LeftOut, SizeRow, VariableRow, Variables
 
-__all__ = ["Merged", "counted", "largest", "merged_alone", "order"]
+__all__ = ["Merged", "Name", "folded", "likely", "merged_alone", "name_of"]
 
-_NAME = ("actor", "kind", "where", "type")
 #: Bytes that a list, or a number, of more than a few items takes beyond an empty one.
 _SLACK = 8
 
+Name = tuple[str, str, str, str, str]
+"""What identifies a variable: mesh id, actor, kind, where, type."""
 
-def largest(row: dict[str, Any]) -> int:
+
+def name_of(row: VariableRow) -> Name:
+    """Return the name of a variable."""
+    return row.mesh_id, row.actor, row.kind, row.where, row.type
+
+
+def likely(row: VariableRow) -> int:
     """Return the bytes of a variable on the rank that holds most of it, on all devices; estimated if possible."""
-    sizes: list[dict[str, Any]] = row["sizes"]
-    return max(
-        int(max(size["bytes"], size.get("estimate") or 0) + sum(size.get("devices", {}).values())) for size in sizes
-    )
+    return max(size.likely for size in row.sizes)
 
 
-def order(row: dict[str, Any]) -> tuple[Any, ...]:
+def folded(sizes: Iterable[tuple[Name, SizeRow]]) -> list[VariableRow]:
+    """Return the rows of sizes on ranks, the largest variable first: equal sizes of a variable share an entry."""
+    rows: dict[Name, dict[bytes, tuple[SizeRow, list[int]]]] = {}
+    for name, size in sizes:
+        known = rows.setdefault(name, {})
+        same = msgspec.json.encode(msgspec.structs.replace(size, ranks=()))
+        known.setdefault(same, (size, []))[1].extend(size.ranks)
+    found = [_row(name, known.values()) for name, known in rows.items()]
+    found.sort(key=_order)
+    return found
+
+
+def _row(name: Name, sizes: Iterable[tuple[SizeRow, list[int]]]) -> VariableRow:
+    found = [msgspec.structs.replace(size, ranks=sorted(ranks)) for size, ranks in sizes]
+    found.sort(key=lambda size: (-len(size.ranks), size.ranks))
+    mesh_id, actor, kind, where, type_name = name
+    return VariableRow(mesh_id=mesh_id, actor=actor, kind=kind, where=where, type=type_name, sizes=found)
+
+
+def _order(row: VariableRow) -> tuple[int, list[tuple[int, str]]]:
     """Return the sort key of rows: the largest first, equal ones in natural order of their names."""
-    words = re.split(r"(\d+)", row["where"])
-    return -largest(row), [(int(word), "") if index % 2 else (0, word) for index, word in enumerate(words)]
+    words = re.split(r"(\d+)", row.where)
+    return -likely(row), [(int(word), "") if index % 2 else (0, word) for index, word in enumerate(words)]
 
 
 class Merged:
-    """The answers of ranks to ``memory.variables``."""
+    """The answers of ranks to `MeasureVariables`."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, ...], dict[bytes, dict[str, Any]]] = {}
-        #: The sums that each rank returned: ``{"unique", "mapped", "total", "exact", "left_out"}``.
-        self.of_rank: dict[tuple[str, int], dict[str, Any]] = {}
+        self._sizes: list[tuple[Name, SizeRow]] = []
+        #: The answer of each rank.
+        self.of_rank: dict[tuple[str, int], Variables] = {}
 
-    def add(self, group: Group) -> None:
+    def add(self, group: Answered[Variables, Heap]) -> None:
         """Add the ranks of one group, which gave the same answer."""
-        for row in group.same["rows"]:
-            name = (group.mesh_id, *(row[word] for word in _NAME))
-            size = {word: value for word, value in row.items() if word not in _NAME}
-            known = self._rows.setdefault(name, {})
-            entry = known.setdefault(msgpack.packb(size), {"ranks": [], **size})
-            entry["ranks"].extend(group.ranks)
-        said = {word: value for word, value in group.same.items() if word != "rows"}
+        for row in group.same.rows:
+            name = (group.mesh_id, row.actor, row.kind, row.where, row.type)
+            self._sizes += [(name, msgspec.structs.replace(size, ranks=group.ranks)) for size in row.sizes]
         for rank in group.ranks:
-            self.of_rank[group.mesh_id, rank] = said
+            self.of_rank[group.mesh_id, rank] = group.same
 
-    def rows(self, budget: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the rows that fit into ``budget`` bytes of msgpack, and a summary of the rows that are left out.
+    def rows(self, budget: int) -> tuple[list[VariableRow], LeftOut]:
+        """Return the rows that fit into ``budget`` bytes of a message, and those that are left out.
 
-        The summary is ``{"count", "bytes", "exact"}``, with the bytes of the rank that holds most.
+        The bytes of what is left out are those of the rank that holds most.
         """
-        rows = []
-        for name, sizes in self._rows.items():
-            row: dict[str, Any] = dict(zip(("mesh_id", *_NAME), name, strict=True))
-            row["sizes"] = sorted(sizes.values(), key=lambda size: (-len(size["ranks"]), size["ranks"]))
-            for size in row["sizes"]:
-                size["ranks"].sort()
-            rows.append(row)
-        rows.sort(key=order)
+        rows = folded(self._sizes)
         for number, row in enumerate(rows):
-            budget -= len(msgpack.packb(row)) + _SLACK
+            budget -= len(msgspec.msgpack.encode(row)) + _SLACK
             if budget < 0:
                 return rows[:number], _left_out(rows[number:])
         return rows, _left_out(())
 
 
-def merged_alone(mesh_id: str, rank: int, said: dict[str, Any]) -> list[dict[str, Any]]:
+def merged_alone(mesh_id: str, rank: int, told: Variables) -> list[VariableRow]:
     """Return the rows of the answer of a single rank."""
     merged = Merged()
-    merged.add(Group(mesh_id, (rank,), "answered", said, {}))
+    merged.add(Answered(mesh_id, (rank,), told, {}))
     return merged.rows(sys.maxsize)[0]
 
 
-def _left_out(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    exact = all(size["exact"] for row in rows for size in row["sizes"])
-    return {"count": len(rows), "bytes": sum(max(map(counted, row["sizes"])) for row in rows), "exact": exact}
-
-
-def counted(size: Mapping[str, Any]) -> int:
-    """Return the bytes of a variable that were counted, on all devices: not an estimate."""
-    return int(size["bytes"]) + int(sum((size.get("devices") or {}).values()))
+def _left_out(rows: Sequence[VariableRow]) -> LeftOut:
+    exact = all(size.exact for row in rows for size in row.sizes)
+    return LeftOut(len(rows), sum(max(size.held for size in row.sizes) for row in rows), exact)

@@ -11,11 +11,14 @@ from itertools import chain
 from sys import getsizeof
 from typing import Any
 
-from meshrt.hooks.facts import ActorState, Body, Variable
+import msgspec
+
+from meshrt.hooks.facts import ActorState, Variable
 from meshrt.memory.buffers import Buffers
 from meshrt.memory.inside import children, find
 from meshrt.memory.kinds import ATOMS, PLAIN
-from meshrt.memory.rows import SHARED, row_of, weight
+from meshrt.memory.operations import MeasureVariables, VariableRow, Variables
+from meshrt.memory.rows import SHARED, row_of
 from meshrt.memory.sizing import Budget, Size, Snapshot
 from meshrt.memory.variables import all_variables, namespaces, type_name
 from meshrt.memory.walk import BUDGET
@@ -32,42 +35,35 @@ _UNKNOWN = 1 << 16
 _ATOMS, _PLAIN = frozenset(map(id, ATOMS)), frozenset(map(id, PLAIN))
 
 
-def opened(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
-    """Return the answer of `meshrt.memory.rows.rows` for what is inside the variable ``asked["opened"]``.
+def opened(
+    actors: Sequence[ActorState], asked: MeasureVariables, more: Iterable[Variable] = ()
+) -> tuple[Variables, float]:
+    """Return what is inside the variable ``asked.opened``, and the processor seconds that the count took.
 
     Args:
         more: Further variables.
-
-    If there is no such variable: ``{"unknown": a text that says so}``.
     """
     known = chain(more, all_variables(actors, frames=True))
-    variables = [each for each in known if asked["actor"] in ("", each.actor)]
-    found = find(str(asked["opened"]), variables)
+    variables = [each for each in known if asked.actor in ("", each.actor)]
+    found = find(asked.opened, variables)
     if isinstance(found, str):
-        return {"unknown": found, "counted": 0.0}
-    milliseconds, objects = asked.get("milliseconds"), asked.get("objects")
+        return Variables(unknown=found), 0.0
     spent = Budget()
-    part = None if milliseconds is None else milliseconds / 1000 / 2 / len(found)
+    part = None if asked.milliseconds is None else asked.milliseconds / 1000 / 2 / len(found)
     stop = list(namespaces(actors))
-    told: list[dict[str, Any]] = []
+    told: list[VariableRow] = []
     wholes = []
     for variable in found:
-        size = Snapshot(stop=stop).measure(variable.value, Budget(part, objects))
+        size = Snapshot(stop=stop).measure(variable.value, Budget(part, asked.objects))
         wholes.append(size)
-        told += [row_of(variable, size, (), Buffers()), *_inside(variable, size, stop, part, objects)]
-    return {
-        "rows": told,
-        "left_out": {"count": 0, "bytes": 0, "exact": True},
-        "unique": sum(size.bytes for size in wholes),
-        "total": sum(size.bytes for size in wholes),
-        "exact": all(size.exact for size in wholes),
-        "counted": spent.seconds(),
-    }
+        told += [row_of(variable, size, (), Buffers()), *_inside(variable, size, stop, part, asked.objects)]
+    total, exact = sum(size.bytes for size in wholes), all(size.exact for size in wholes)
+    return Variables(rows=told, unique=total, total=total, exact=exact), spent.seconds()
 
 
 def _inside(
     parent: Variable, whole: Size, stop: Sequence[Any], seconds: float | None, objects: int | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[VariableRow]:
     inside, count = children(parent.value)
     inside.sort(key=lambda child: -_weight_alone(child.value))
     budget = Budget(seconds, objects)  # starts after the children are listed, so that some of them can be measured
@@ -89,7 +85,7 @@ def _inside(
     for number in snapshot.unfinished():
         sizes[walked[number]] = snapshot.go_on(number, budget.part(1.0))
     sharers = dict(zip(walked, snapshot.sharers(SHARED), strict=True))
-    order = sorted(range(len(sizes)), key=lambda number: -weight(sizes[number]))
+    order = sorted(range(len(sizes)), key=lambda number: -sizes[number].likely)
     buffers = Buffers()
     for number in order[:_MOST_ROWS]:
         others = [inside[walked[other]].of(parent) for other in sharers.get(number, ())]
@@ -98,12 +94,20 @@ def _inside(
     own = whole.bytes - snapshot.unique() - sum(small.values())
     if rest or unmeasured > 0:
         exact = not unmeasured and all(size.exact for size in rest)
-        told = sum(sizes[number].bytes for number in order[:_MOST_ROWS])
-        estimate = None if exact else max(0, (whole.estimate or whole.bytes) - told)
-        size = Size(sum(size.bytes for size in rest), 0, exact, estimate, "" if exact else BUDGET)
+        told = sum(sizes[number].likely for number in order[:_MOST_ROWS])
+        estimate = None if exact else max(0, whole.likely - told)
+        size = Size(sum(size.bytes for size in rest), 0, exact, estimate, "" if exact else BUDGET, _devices(rest))
         yield _beside(parent, "rest", f"{parent.where} ({len(rest) + unmeasured} more)", "", size)
     elif inside and whole.exact and all(size.exact for size in sizes) and own >= SHARED:
         yield _beside(parent, "itself", f"{parent.where} (itself)", type_name(parent.value), Size(own, 1))
+
+
+def _devices(sizes: Iterable[Size]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for size in sizes:
+        for device, count in size.devices.items():
+            found[device] = found.get(device, 0) + count
+    return found
 
 
 def _weight_alone(value: Any) -> int:
@@ -111,7 +115,7 @@ def _weight_alone(value: Any) -> int:
     return getsizeof(value) if id(type(value)) in _PLAIN else _UNKNOWN
 
 
-def _beside(parent: Variable, kind: str, where: str, name: str, size: Size) -> dict[str, Any]:
+def _beside(parent: Variable, kind: str, where: str, name: str, size: Size) -> VariableRow:
     """Return the row of a part that is not a variable."""
     row = row_of(Variable(parent.actor, kind, where, None), size, (), Buffers())
-    return {**row, "type": name}
+    return msgspec.structs.replace(row, type=name)

@@ -41,9 +41,9 @@ class Pace:
 
     def looked(self, document: Document) -> None:
         """Set the time and the budget of the next look from the result of the last one."""
-        self._took = max((row.get("counted", 0.0) for row in document["ranks"]), default=0.0)
+        self._took = max((row.counted or 0.0 for row in document.ranks), default=0.0)
         self.seconds = max(self._every, self._took / SHARE)
-        unfinished = any(size.get("why") == BUDGET for row in document.get("variables", ()) for size in row["sizes"])
+        unfinished = any(size.why == BUDGET for row in document.variables or () for size in row.sizes)
         self._left = self.milliseconds if unfinished else None
         if unfinished and self._adapts and self.milliseconds is not None:
             self.milliseconds = min(_MOST, 2 * self.milliseconds)

@@ -1,13 +1,7 @@
-"""The rank's side of the memory view.
+"""The rank's side of the memory view: serves the operations of `meshrt.memory.operations`.
 
-* operation ``memory.limit`` {bytes}: see `meshrt.memory.limit`.
-* operation ``memory.heap`` {}: the facts of this process's allocators, see `meshrt.memory.heap`.
-* operation ``memory.variables`` {actor, frames, milliseconds, objects, most}: what the variables hold, the largest
-  ``most`` one by one. On a separate thread: the control thread goes on answering meanwhile, and a rank that is stopped
-  in the debugger answers too. One at a time.
-  With ``opened``, the name of a variable: what is inside it, see `meshrt.memory.opening`.
-* operation ``memory.holding`` {actor, milliseconds, objects, name}: which variables hold references, on the same
-  thread; see `meshrt.memory.holding`.
+Variables and the holders of references are found on a separate thread: the control thread goes on answering meanwhile,
+and a rank that is stopped in the debugger answers too. One at a time.
 """
 
 from __future__ import annotations
@@ -16,18 +10,27 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
-from meshrt.hooks.facts import Answer, Body
+from meshrt.hooks.operations import Answers, Grouped, Nothing
 from meshrt.hooks.services import RankServices
 from meshrt.memory.heap import heap
+from meshrt.memory.operations import (
+    FindHolders,
+    Heap,
+    Holders,
+    MeasureVariables,
+    ReadHeap,
+    SetLimit,
+    Variables,
+)
 from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["RankMemory", "load"]
 
-
-_Measure = Callable[[Body], Body]
-
 _log = logging.getLogger("meshrt")
+
+A = TypeVar("A")
 
 
 class RankMemory:
@@ -35,31 +38,31 @@ class RankMemory:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        #: Requests to measure; their thread is started by the first one.
-        self._asked: queue.SimpleQueue[tuple[_Measure, Body, Answer]] = queue.SimpleQueue()
+        #: Measurements to make; their thread is started by the first one.
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def limit(self, body: Body) -> Body:
-        """Serve ``memory.limit``: set the limit to ``{"bytes"}``."""
+    def limit(self, asked: SetLimit) -> Nothing:
+        """Set the limit of this process."""
         from meshrt.memory.limit import Limit  # start-up: few programs have one
 
-        Limit(self._services, int(body["bytes"]))
-        return {}
+        Limit(self._services, asked.bytes)
+        return Nothing()
 
-    def heap(self, body: Body) -> Body:
-        """Serve ``memory.heap``. On the control thread."""
-        return {"same": None, "per": heap()}
+    def heap(self, _asked: ReadHeap) -> Grouped[None, Heap]:
+        """Return the facts of the allocators. On the control thread."""
+        return Grouped(None, heap())
 
-    def variables(self, body: Body, answer: Answer) -> None:
-        """Serve ``memory.variables``: measure the variables on the separate thread, and answer then."""
-        self._ask(self._sizes, body, answer)
+    def variables(self, asked: MeasureVariables, answer: Answers[Grouped[Variables, Heap]]) -> None:
+        """Measure the variables on the separate thread, and answer then."""
+        self._begin(lambda: self._sizes(asked), answer)
 
-    def holding(self, body: Body, answer: Answer) -> None:
-        """Serve ``memory.holding``: find the holders of references on the separate thread, and answer then."""
-        self._ask(self._holding, body, answer)
+    def holding(self, asked: FindHolders, answer: Answers[Grouped[Holders, None]]) -> None:
+        """Find the holders of references on the separate thread, and answer then."""
+        self._begin(lambda: self._holding(asked), answer)
 
-    def _ask(self, measure: _Measure, body: Body, answer: Answer) -> None:
-        self._asked.put((measure, body, answer))
+    def _begin(self, measure: Callable[[], A], answer: Answers[A]) -> None:
+        self._asked.put(lambda: self._answer(measure, answer))
         if self._thread is None:
             # One thread for all requests: threads must not end while faulthandler writes the stacks of a silent rank.
             self._thread = RuntimeThread(target=self._serve, name="meshrt-memory", daemon=True)
@@ -67,34 +70,36 @@ class RankMemory:
 
     def _serve(self) -> None:
         while True:
-            measure, body, answer = self._asked.get()
-            try:
-                found = measure(body)
-            except Exception as error:
-                _log.exception("the variables of rank %d", self._services.rank)
-                answer(None, f"{type(error).__name__}: {error}")
-            else:
-                answer(found, "")
+            self._asked.get()()
 
-    def _sizes(self, body: Body) -> Body:
-        if body.get("opened"):
+    def _answer(self, measure: Callable[[], A], answer: Answers[A]) -> None:
+        try:
+            found = measure()
+        except Exception as error:
+            _log.exception("the variables of rank %d", self._services.rank)
+            answer(None, f"{type(error).__name__}: {error}")
+        else:
+            answer(found, "")
+
+    def _sizes(self, asked: MeasureVariables) -> Grouped[Variables, Heap]:
+        if asked.opened:
             from meshrt.memory.opening import opened as measure  # start-up: most ranks are never asked
         else:
             from meshrt.memory.rows import rows as measure  # start-up: most ranks are never asked
 
-        same = measure(self._services.actors(), body)
-        return {"same": same, "per": {"counted": same.pop("counted"), **heap()}}
+        same, counted = measure(self._services.actors(), asked)
+        return Grouped(same, heap(counted))
 
-    def _holding(self, body: Body) -> Body:
+    def _holding(self, asked: FindHolders) -> Grouped[Holders, None]:
         from meshrt.memory.holding import holding  # start-up: most ranks are never asked
 
-        return {"same": holding(self._services.actors(), body)}
+        return Grouped(holding(self._services.actors(), asked))
 
 
 def load(services: RankServices) -> None:
     """Serve the memory view: called once, by the first request."""
     memory = RankMemory(services)
-    services.operations["memory.limit"] = memory.limit
-    services.operations["memory.heap"] = memory.heap
-    services.deferred_operations["memory.variables"] = memory.variables
-    services.deferred_operations["memory.holding"] = memory.holding
+    services.serve(SetLimit, memory.limit)
+    services.serve(ReadHeap, memory.heap)
+    services.serve_later(MeasureVariables, memory.variables)
+    services.serve_later(FindHolders, memory.holding)

@@ -1,13 +1,9 @@
-"""The root's side of the memory view: ranks and their variables as plain data. On the root's loop.
-
-``memory.look`` {`meshrt.memory.asked`}: returns the memory of ranks.
+"""The root's side of the memory view: ranks and their variables. On the root's loop.
 
 Where the facts come from::
 
     host agents   the processes' memory, from /proc: no rank has to answer
     ranks         what their allocators tell, and, if requested, their variables
-
-A plug-in with rows of another kind adds a source to `View.sources`.
 """
 
 from __future__ import annotations
@@ -15,28 +11,49 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Container
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body, Group, Measured
+from meshrt.hooks.facts import Answered, Unanswered
+from meshrt.hooks.measured import Measured
+from meshrt.hooks.operations import GroupedOperation, body_of
 from meshrt.hooks.services import RootServices, ToolClient
+from meshrt.hooks.snapshot import MeshFacts
 from meshrt.host.memory import machine, resident, shares
-from meshrt.inspect.asking import gather_all, why_silent
-from meshrt.inspect.packing import packed
+from meshrt.inspect.asking import gather_groups
 from meshrt.memory.asked import Asked, asked_of
 from meshrt.memory.merging import Merged
-from meshrt.memory.references import held_of, holding_of, references_of, stores_of, without_store
+from meshrt.memory.operations import (
+    FindHolders,
+    Heap,
+    Holders,
+    LookAtMemory,
+    LookedAtRanks,
+    MeasureVariables,
+    ProcessRow,
+    ReadHeap,
+    SetLimit,
+    Variables,
+    WireRank,
+    sums_of,
+)
+from meshrt.memory.references import Held, References, held_of, holding_of, references_of, stores_of
 from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_name, script_sizes
 from meshrt.memory.units import bytes_of
 from meshrt.program.groups import by_mesh
 from meshrt.program.program import program_of
 from meshrt.program.states import State
-from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, STARTING
+from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, STARTING, silence
 from meshrt.wire.control import Address
 
-__all__ = ["Source", "View", "load"]
+__all__ = ["View", "load"]
+
+S = TypeVar("S")
+P = TypeVar("P")
 
 #: Environment variable with the memory limit of each rank.
 LIMIT_VARIABLE = "MESHRT_MEMORY_LIMIT"
@@ -58,129 +75,78 @@ _ROWS = 20_000
 _LEAST_ROWS = 20
 _MOST_ROWS = 500
 
-#: Columns of the rows of ranks: sent once, not in each row.
-COLUMNS = (
-    "mesh_id", "mesh", "rank", "coords", "host", "node", "address", "pid", "actors", "state", "note", "rss", "pss",
-    "shared", "private", "anonymous", "file", "shmem", "swap", "peak", "store_own", "store_held", "store_pinned",
-    "blocks", "malloc_used", "malloc_free", "devices",
-    "unique", "mapped", "total", "exact", "counted", "variables_left_out",
-)  # fmt: skip
-
-
-#: Facts of a host that its agent tells.
-_OF_HOST = ("node", "address")
-
-
-#: Returns keys and values to add to the answer.
-Source = Callable[[Asked], Awaitable[Body]]
-
 
 class View:
     """Asks ranks and agents, and puts their answers together. On the root's loop."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
-        #: Sources, asked concurrently; plug-ins append theirs.
-        self.sources: list[Source] = [self._ranks]
 
-    async def look(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``memory.look``.
+    async def look(self, _client: ToolClient, look: LookAtMemory) -> LookedAtRanks:
+        """Serve a look.
 
         Raises:
             UsageError: There is no such actor or variable, or a limit is not valid.
             SelectionError: No such ranks.
         """
-        return await self.collect(asked_of(program_of(self._services).targets, body))
+        return await self.collect(asked_of(program_of(self._services).targets, look))
 
-    async def collect(self, asked: Asked) -> Body:
-        """Return the whole answer, as docs/json.md says."""
-        answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id, "script": script_name()}
-        for part in await asyncio.gather(*(source(asked) for source in self.sources)):
-            answer.update(part)
-        return answer
-
-    async def _ranks(self, asked: Asked) -> Body:
+    async def collect(self, asked: Asked) -> LookedAtRanks:
+        """Return the whole answer."""
+        now = time.time_ns() / 1e9
+        found = _Found(asked)
         if asked.variables:  # one after the other: the count takes processor time that would delay the measures
-            measured = await self._measure(asked, _SILENT_SECONDS)
-            script, groups = await asyncio.gather(self._ask_script(asked), self._ask_variables(asked, measured))
+            found.measured = await self._measure(asked, _SILENT_SECONDS)
+            script, groups = await asyncio.gather(self._ask_script(asked), self._ask_variables(asked, found.measured))
+            for group in (*script, *groups):
+                found.add_variables(group)
+            if found.unknown and not found.merged.of_rank:
+                raise UsageError(found.unknown)
         else:
-            script = []
             seconds = _SILENT_SECONDS if asked.references else _MEASURE_SECONDS
-            measured, groups = await asyncio.gather(self._measure(asked, seconds), self._ask_heaps(asked))
-        merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], State]()
-        unknown = ""
-        for group in script:
-            if "unknown" in group.same:
-                unknown = str(group.same["unknown"])
-            else:
-                merged.add(group)
-        for group in groups:
-            for rank in group.ranks:
-                if group.kind == "answered":
-                    heaps[group.mesh_id, rank] = group.per.get(rank) or {}
-                elif group.kind == "silent":
-                    silent[group.mesh_id, rank] = State(NOT_ANSWERING, note=why_silent(group.same))
-                elif group.kind == "refused":
-                    known = asked.whom.doing(group.mesh_id, rank)
-                    silent[group.mesh_id, rank] = replace(known, note=str(group.same))
-            if group.kind == "answered" and "unknown" in (group.same or {}):
-                unknown = str(group.same["unknown"])
-                for rank in group.ranks:
-                    known = asked.whom.doing(group.mesh_id, rank)
-                    silent[group.mesh_id, rank] = replace(known, note=f"it has no {asked.opened}")
-            elif group.kind == "answered" and asked.variables:
-                merged.add(group)
-        if unknown and not merged.of_rank:
-            raise UsageError(unknown)
-        held = held_of(measured)
-        rows = []
-        for mesh in self._services.meshes():
-            for rank in asked.whom.targets.get(mesh.mesh_id, ()):
-                address = (mesh.mesh_id, rank)
-                facts = measured.ranks.get(address, {})
-                host = mesh.hosts[rank]
-                doing = asked.whom.doing(*address)
-                if doing.word != DEAD and rank not in mesh.ended:
-                    doing = silent.get(address, doing).measured(facts, host, measured)
-                pid = mesh.pids.get(rank, 0)
-                if not pid and doing.word == RUNNING:
-                    doing = State(STARTING)
-                heap = heaps.get(address, {})
-                malloc = heap.get("malloc", {})
-                said = merged.of_rank.get(address, {})
-                rows.append({
-                    "mesh_id": mesh.mesh_id, "mesh": mesh.name, "rank": rank,
-                    "coords": dict(mesh.shape.coordinates(rank)),
-                    "host": host, **{name: measured.agents.get(host, {}).get(name, "") for name in _OF_HOST},
-                    "pid": pid, "actors": list(mesh.actors),
-                    **facts, "state": doing.word, "note": _note(doing),
-                    **held.get(pid, {}),
-                    "blocks": heap.get("blocks"), "malloc_used": malloc.get("used"), "malloc_free": malloc.get("free"),
-                    "devices": heap.get("devices"), "counted": heap.get("counted"),
-                    "variables_left_out": said.get("left_out"), **said,
-                })  # fmt: skip
+            found.measured, heaps = await asyncio.gather(self._measure(asked, seconds), self._ask_heaps(asked))
+            for heap in heaps:
+                found.add_heaps(heap)
+        held = held_of(found.measured)
+        rows = [
+            found.row(mesh, rank, held.get(mesh.pids.get(rank, 0), Held()))
+            for mesh in self._services.meshes()
+            for rank in asked.whom.targets.get(mesh.mesh_id, ())
+        ]
         budget = _BUDGET - _PER_RANK * len(rows)
-        references = {} if asked.references is None else self._references(asked, measured, budget // 2)
-        if asked.references:
-            references.update(await self._holding(asked, measured, references))
-        variables, left_out = merged.rows(budget // 2 if references else budget)
-        more: Body = {"chosen": True} if asked.chosen else {}
-        if asked.variables:
-            more.update(variables=variables, variables_left_out=left_out)
-        if asked.opened:
-            more["opened"] = asked.opened
-        return {
-            **packed(rows, COLUMNS),
-            "processes": [
-                _script(merged.of_rank.get(SCRIPT_ADDRESS)),
-                *({"kind": "agent", "host": h, **without_store(facts)} for h, facts in measured.agents.items()),
-            ],
-            **more,
-            **references,
-            "stores": stores_of(measured),
-        }
+        variables, left_out = found.merged.rows(budget if asked.references is None else budget // 2)
+        answer = LookedAtRanks(
+            time=now,
+            run_id=self._services.run_id,
+            script=script_name(),
+            chosen=asked.chosen or None,
+            opened=asked.opened or None,
+            ranks=rows,
+            processes=[_script(found.merged.of_rank.get(SCRIPT_ADDRESS)), *_agents(found.measured)],
+            variables=variables if asked.variables else None,
+            variables_left_out=left_out if asked.variables else None,
+            stores=stores_of(found.measured),
+        )
+        if asked.references is None:
+            return answer
+        return await self._with_references(answer, asked, found.measured, budget // 2)
 
-    def _references(self, asked: Asked, measured: Measured, budget: int) -> Body:
+    async def _with_references(
+        self, answer: LookedAtRanks, asked: Asked, measured: Measured, budget: int
+    ) -> LookedAtRanks:
+        references = self._references(asked, measured, budget)
+        answer = msgspec.structs.replace(
+            answer,
+            references=references.rows,
+            references_left_out=references.left_out,
+            holders={str(pid): who for pid, who in references.holders.items()},
+        )
+        if not asked.references:
+            return answer
+        holding, exact = holding_of(await self._holding(asked, asked.references, measured, references))
+        return msgspec.structs.replace(answer, holding=holding, holding_exact=exact)
+
+    def _references(self, asked: Asked, measured: Measured, budget: int) -> References:
         meshes = self._services.meshes()
         ranks = {pid: (mesh.name, rank) for mesh in meshes for rank, pid in mesh.pids.items()}
         of_mesh = {mesh.mesh_id: mesh.pids for mesh in meshes}
@@ -195,32 +161,36 @@ class View:
     async def _measure(self, asked: Asked, seconds: float) -> Measured:
         return await self._services.measure(asked.whom.targets, seconds, asked.references)
 
-    async def _holding(self, asked: Asked, measured: Measured, references: Body) -> Body:
+    async def _holding(
+        self, asked: Asked, name: str, measured: Measured, references: References
+    ) -> list[Answered[Holders, None] | Unanswered]:
         """Ask the ranks that hold a reference for the variable that holds it."""
         ranks = {pid: (mesh.mesh_id, rank) for mesh in self._services.meshes() for rank, pid in mesh.pids.items()}
-        holders = {ranks[pid] for pid in map(int, references["holders"]) if pid in ranks}
-        body = {**_limits(asked), "name": asked.references}
-        groups = await self._in_waves(asked, "memory.holding", body, measured, holders)
-        if not asked.chosen and any(
-            pid == os.getpid() for row in references["references"] for pid, _ in row["holders"]
-        ):
-            groups.append(await _beside(script_holding, body))
-        return holding_of(groups)
+        holders = {ranks[pid] for pid in references.holders if pid in ranks}
+        find = FindHolders(actor=asked.actor, milliseconds=asked.milliseconds, objects=asked.objects, begins=name)
+        groups = await self._in_waves(asked, find, measured, holders)
+        if not asked.chosen and any(pid == os.getpid() for row in references.rows for pid, _ in row.holders):
+            groups.append(await asyncio.to_thread(script_holding, find))
+        return groups
 
-    async def _ask_heaps(self, asked: Asked) -> list[Group]:
+    async def _ask_heaps(self, asked: Asked) -> list[Answered[None, Heap] | Unanswered]:
         answering = asked.whom.answering()
-        return await gather_all(self._services, answering, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
+        return await gather_groups(self._services, answering, ReadHeap(), _HEAP_SECONDS, stack_suffices=True)
 
-    async def _ask_variables(self, asked: Asked, measured: Measured) -> list[Group]:
-        return await self._in_waves(asked, "memory.variables", _of_variables(asked), measured, None)
+    async def _ask_variables(self, asked: Asked, measured: Measured) -> list[Answered[Variables, Heap] | Unanswered]:
+        return await self._in_waves(asked, _of_variables(asked), measured, None)
 
-    async def _ask_script(self, asked: Asked) -> list[Group]:
+    async def _ask_script(self, asked: Asked) -> list[Answered[Variables, Heap]]:
         """Measure the variables of the script itself, if the request chooses no ranks."""
-        return [] if asked.chosen else [await _beside(script_sizes, _of_variables(asked))]
+        return [] if asked.chosen else [await asyncio.to_thread(script_sizes, _of_variables(asked))]
 
     async def _in_waves(
-        self, asked: Asked, operation: str, body: Body, measured: Measured, chosen: Container[Address] | None
-    ) -> list[Group]:
+        self,
+        asked: Asked,
+        operation: GroupedOperation[S, P],
+        measured: Measured,
+        chosen: Container[Address] | None,
+    ) -> list[Answered[S, P] | Unanswered]:
         """Ask a few ranks of each host at a time: if all of them worked at once, some would seem to be silent.
 
         Args:
@@ -237,32 +207,104 @@ class View:
         end = asyncio.get_running_loop().time() + seconds
         unheard = [hosts.pop(host) for host in measured.silent if host in hosts and host not in measured.agents]
         silent = by_mesh([address for members in unheard for address in members])
-        groups = [Group(mesh_id, tuple(ranks), "silent", {"state": "host"}, {}) for mesh_id, ranks in silent.items()]
+        groups: list[Answered[S, P] | Unanswered] = [
+            Unanswered(mesh_id, tuple(ranks), "silent", "", "host") for mesh_id, ranks in silent.items()
+        ]
         while any(hosts.values()):
             wave = by_mesh([address for members in hosts.values() for address in members[:_AT_ONCE]])
             left = end - asyncio.get_running_loop().time()
             if left > 0:
-                groups += await gather_all(self._services, wave, operation, body, left, stack_suffices=True)
+                groups += await gather_groups(self._services, wave, operation, left, stack_suffices=True)
             else:
                 why = f"was not asked: the others took {seconds:g} s"
-                groups += [Group(mesh_id, tuple(ranks), "refused", why, {}) for mesh_id, ranks in wave.items()]
+                groups += [Unanswered(mesh_id, tuple(ranks), "refused", why) for mesh_id, ranks in wave.items()]
             hosts = {host: members[_AT_ONCE:] for host, members in hosts.items()}
         return groups
 
 
-def _of_variables(asked: Asked) -> Body:
+class _Found:
+    """What agents and ranks have told."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self.measured = Measured()
+        self.merged = Merged()
+        #: Why no variable is opened.
+        self.unknown = ""
+        self._heaps: dict[Address, Heap] = {}
+        #: The states of ranks that have not answered.
+        self._silent: dict[Address, State] = {}
+
+    def add_heaps(self, group: Answered[S, Heap] | Unanswered) -> None:
+        """Add what the allocators of ranks tell, or why they do not."""
+        if isinstance(group, Answered):
+            self._heaps.update(((group.mesh_id, rank), heap) for rank, heap in group.per.items())
+        elif group.kind != "gone":
+            for rank in group.ranks:
+                known = self._asked.whom.doing(group.mesh_id, rank)
+                silent = State(NOT_ANSWERING, note=silence(group.state))
+                self._silent[group.mesh_id, rank] = silent if group.kind == "silent" else replace(known, note=group.why)
+
+    def add_variables(self, group: Answered[Variables, Heap] | Unanswered) -> None:
+        """Add variables of ranks, or of the script."""
+        self.add_heaps(group)
+        if not isinstance(group, Answered):
+            return
+        if not group.same.unknown:
+            self.merged.add(group)
+            return
+        self.unknown = group.same.unknown
+        if group.mesh_id:
+            for rank in group.ranks:
+                known = self._asked.whom.doing(group.mesh_id, rank)
+                self._silent[group.mesh_id, rank] = replace(known, note=f"it has no {self._asked.opened}")
+
+    def row(self, mesh: MeshFacts, rank: int, held: Held) -> WireRank:
+        """Return the row of a rank."""
+        address, host, pid = (mesh.mesh_id, rank), mesh.hosts[rank], mesh.pids.get(rank, 0)
+        facts, agent = self.measured.ranks.get(address), self.measured.agents.get(host)
+        doing = self._asked.whom.doing(*address)
+        if doing.word != DEAD and rank not in mesh.ended:
+            doing = self._silent.get(address, doing).measured(facts, host, self.measured)
+        if not pid and doing.word == RUNNING:
+            doing = State(STARTING)
+        heap, said = self._heaps.get(address), self.merged.of_rank.get(address)
+        in_store = held != Held()
+        return WireRank(
+            mesh_id=mesh.mesh_id,
+            mesh=mesh.name,
+            rank=rank,
+            coords=dict(mesh.shape.coordinates(rank)),
+            host=host,
+            node="" if agent is None else agent.node,
+            address="" if agent is None else agent.address,
+            pid=pid,
+            actors=list(mesh.actors),
+            state=doing.word,
+            note=_note(doing),
+            store_own=held.own if in_store else None,
+            store_held=held.held if in_store else None,
+            store_pinned=held.pinned if in_store else None,
+            blocks=None if heap is None else heap.blocks,
+            malloc_used=None if heap is None else heap.malloc_used,
+            malloc_free=None if heap is None else heap.malloc_free,
+            devices=None if heap is None else heap.devices,
+            counted=None if heap is None else heap.counted,
+            **sums_of(said),
+            **(facts.known() if facts is not None else {}),
+        )
+
+
+def _of_variables(asked: Asked) -> MeasureVariables:
     count = max(1, sum(map(len, asked.whom.answering().values())))
-    most = min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // count))
-    return {**_limits(asked), "frames": asked.frames, "most": most, "opened": asked.opened}
-
-
-async def _beside(measure: Callable[[Body], Group], body: Body) -> Group:
-    """Measure the script on a separate thread, so that the loop is not blocked."""
-    return await asyncio.get_running_loop().run_in_executor(None, measure, body)
-
-
-def _limits(asked: Asked) -> Body:
-    return {"actor": asked.actor, "milliseconds": asked.milliseconds, "objects": asked.objects}
+    return MeasureVariables(
+        actor=asked.actor,
+        milliseconds=asked.milliseconds,
+        objects=asked.objects,
+        frames=asked.frames,
+        most=min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // count)),
+        opened=asked.opened,
+    )
 
 
 def _note(doing: State) -> str:
@@ -270,16 +312,23 @@ def _note(doing: State) -> str:
     return doing.note or (f"at {doing.where}" if doing.where and doing.word != RUNNING else "")
 
 
-def _script(said: Body | None) -> Body:
+def _script(said: Variables | None) -> ProcessRow:
     """Return the row of the script's process; ``said``: the answer about its variables."""
     pid = os.getpid()
-    told = {} if said is None else {"variables_left_out": said["left_out"], **said}
-    told.pop("left_out", None)
-    return {"kind": "script", "host": "", **machine(), "pid": pid, **resident(pid), **shares(pid), **told}
+    node, address = machine()
+    facts = resident(pid).joined(shares(pid))
+    return ProcessRow(kind="script", host="", node=node, address=address, pid=pid, **sums_of(said), **facts.known())
+
+
+def _agents(measured: Measured) -> list[ProcessRow]:
+    return [
+        ProcessRow(kind="agent", host=host, **msgspec.structs.replace(facts, store=None).known())
+        for host, facts in measured.agents.items()
+    ]
 
 
 def load(services: RootServices) -> None:
-    """Serve ``memory.look``, and tell ranks their limit: called once, by the first request.
+    """Serve looks, and tell ranks their limit: called once, by the first request.
 
     Raises:
         UsageError: The limit is not a valid size.
@@ -290,6 +339,5 @@ def load(services: RootServices) -> None:
             count = bytes_of(limit)
         except UsageError as error:
             raise UsageError(f"{LIMIT_VARIABLE}: {error}") from None
-        services.at_birth.append(lambda: [("memory.limit", {"bytes": count})])
-    view = services.tables["memory.view"] = View(services)
-    services.tool_operations["memory.look"] = view.look
+        services.at_birth.append(lambda: [(SetLimit.name(), body_of(SetLimit(count)))])
+    services.serve_terminals(LookAtMemory, View(services).look)

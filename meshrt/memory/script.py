@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from meshrt.hooks.facts import Body, Group, Variable
+from meshrt.hooks.facts import Answered, Variable
 from meshrt.memory.holding import holding
 from meshrt.memory.opening import opened
+from meshrt.memory.operations import FindHolders, Heap, Holders, MeasureVariables, Variables
 from meshrt.memory.rows import rows
 from meshrt.memory.variables import own_names
 from meshrt.wire.source import command_text
@@ -40,17 +41,16 @@ def script_name() -> str:
     return "" if text is None else f"-c {text}"[:_TEXT_MAX]
 
 
-def script_sizes(body: Body) -> Group:
-    """Measure the script's variables, as a rank does: returns an answer to ``memory.variables``. Not on the loop."""
-    measure = opened if body.get("opened") else rows
-    same = measure((), body, more=_variables())
-    same.pop("counted")
-    return Group(SCRIPT_ADDRESS[0], SCRIPT_ADDRESS[1:], "answered", same, {})
+def script_sizes(asked: MeasureVariables) -> Answered[Variables, Heap]:
+    """Measure the script's variables, as a rank does. Not on the loop."""
+    measure = opened if asked.opened else rows
+    same, _ = measure((), asked, more=_variables())
+    return Answered(SCRIPT_ADDRESS[0], SCRIPT_ADDRESS[1:], same, {})
 
 
-def script_holding(body: Body) -> Group:
-    """Return which of these variables hold references: an answer to ``memory.holding``. Not on the loop."""
-    return Group(SCRIPT_ADDRESS[0], SCRIPT_ADDRESS[1:], "answered", holding((), body, more=_variables()), {})
+def script_holding(asked: FindHolders) -> Answered[Holders, None]:
+    """Return which of these variables hold references, as a rank does. Not on the loop."""
+    return Answered(SCRIPT_ADDRESS[0], SCRIPT_ADDRESS[1:], holding((), asked, more=_variables()), {})
 
 
 def _variables() -> Iterator[Variable]:

@@ -14,7 +14,8 @@ from typing import Any
 from meshrt.memory.buffers import MAPPED, Place
 from meshrt.memory.kinds import Kinds
 from meshrt.memory.mappings import Mappings
-from meshrt.memory.walk import BUDGET, NOBODY, Key, Size, Walk
+from meshrt.memory.marks import Marks
+from meshrt.memory.walk import BUDGET, Size, Walk, enter_not
 
 __all__ = ["Budget", "Size", "Snapshot"]
 
@@ -35,6 +36,11 @@ class Budget:
         self._objects = objects
         self._begun = time.monotonic()
         self._used = time.thread_time()
+
+    @classmethod
+    def of(cls, milliseconds: float | None, objects: int | None) -> Budget:
+        """Return a budget of processor milliseconds."""
+        return cls(None if milliseconds is None else milliseconds / 1000, objects)
 
     def part(self, share: float) -> Budget:
         """Return the budget of one of many walks: ``share`` of the time, but not more than is left."""
@@ -69,7 +75,8 @@ class Snapshot:
         self._places: dict[Place, int] = {}
         self._stop = list(stop)  # kept alive, so that no other object gets their identity
         #: Which variable reached each object first, of objects with more than one referrer.
-        self._holders: dict[Key, int] = dict.fromkeys(map(id, self._stop), NOBODY)
+        self._holders = Marks()
+        enter_not(self._holders, self._stop)
         self._sizes: list[Size] = []
         #: Walks that a budget has ended, by variable.
         self._open: dict[int, Walk] = {}

@@ -1,21 +1,22 @@
-"""The memory view as text: ranks, variables, and totals. Plain data in (`meshrt.memory.document`), text out."""
+"""The memory view as text: ranks, variables, and totals. A document in (`meshrt.memory.document`), text out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from meshrt.escapes import escaped_line
 from meshrt.memory.devices import device_names, kept_on_devices
 from meshrt.memory.document import Document, unmeasured
-from meshrt.memory.groups import OF_REFERENCES, grouped
+from meshrt.memory.groups import OF_REFERENCES, Group, grouped, is_exact
 from meshrt.memory.holdtable import holders_without, holding_table
-from meshrt.memory.look import GROWTHS, Look, alike, grown, largest_first
-from meshrt.memory.merging import counted
+from meshrt.memory.look import GROWTHS, Growing, Look, Ordered, alike, grown, growth_of, largest_first
+from meshrt.memory.operations import LeftOut, OfProcess, RankRow, SizeRow, VariableRow
 from meshrt.memory.reftable import reference_table
 from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
+from meshrt.memory.walk import BUDGET
 from meshrt.selection import fold_ranks
 from meshrt.show.table import Room, table
 from meshrt.show.text import cut
@@ -28,9 +29,6 @@ _NAMES_MAX = 60
 #: Growth by which ranks, and sizes of one variable, may differ and still be alike; bytes.
 _RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
 
-#: Facts that must be equal for sizes of a variable to share a row.
-_TOGETHER = ("exact", "why", "shape", "dtype", "device", "with", *(f"{word}_exact" for word in GROWTHS))
-
 #: Columns that are flush right.
 _NUMBERS = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
 #: Columns that a narrow terminal drops, the least important first; and columns that are cut before, to so much.
@@ -41,16 +39,29 @@ _VARIABLE_CUTS = {"ALSO IN": 12, "VARIABLE": 30, "TYPE": 16}
 _REFERENCE_DROPS = ("AGE s", "KIND", "OWNER")
 _REFERENCE_CUTS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
 
-Row = Mapping[str, Any]
-
 #: Measures that must be close for ranks to share a row; and the bytes by which they may differ.
-_MEASURES: tuple[tuple[Callable[[Row], int], int], ...] = (
-    (lambda row: int(row.get("rss", 0)), 0),
-    (lambda row: int(row.get("store_own", 0)), 0),
-    (lambda row: int(row.get("store_held", 0)), 0),
+_MEASURES: tuple[tuple[Callable[[RankRow], int], int], ...] = (
+    (lambda row: row.rss or 0, 0),
+    (lambda row: row.store_own or 0, 0),
+    (lambda row: row.store_held or 0, 0),
     (kept_on_devices, 0),
     (grown, _RANK_GROWTH),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A row of the table of variables; ``sizes``: those that it covers, which are close."""
+
+    variable: VariableRow
+    size: SizeRow
+    ranks: Sequence[int]
+    sizes: Sequence[SizeRow]
+
+    @property
+    def growth(self) -> int:
+        """The growth since the first view, 0 if it is not known."""
+        return max(map(grown, self.sizes))
 
 
 def render(document: Document, look: Look) -> str:
@@ -59,9 +70,9 @@ def render(document: Document, look: Look) -> str:
     if not look.totals_only:
         if look.by in ("", "rank"):
             tables = [_ranks(document, look)] if look.ranks else []
-            tables += [_variables(document, look)] if "variables" in document else []
-            tables += [_references(document, look)] if "references" in document else []
-            tables += [_holding(document, look)] if "holding" in document else []
+            tables += [_variables(document, document.variables, look)] if document.variables is not None else []
+            tables += [_references(document, look)] if document.references is not None else []
+            tables += [_holding(document, look)] if document.holding is not None else []
             lines += [line for table in tables for line in (*table, "")][:-1]
         else:
             lines += _groups(document, look)
@@ -73,48 +84,48 @@ def render(document: Document, look: Look) -> str:
 
 
 def _ranks(document: Document, look: Look) -> list[str]:
-    fold = len(document["ranks"]) > _FOLD_ABOVE and look.by != "rank"
-    groups = _folded(document["ranks"]) if fold else [[row] for row in document["ranks"]]
-    keys: dict[str, Callable[[Sequence[Row]], Any]] = {
-        "size": lambda rows: max(row.get("rss", 0) for row in rows),
-        "pss": lambda rows: max(row.get("pss", 0) for row in rows),
+    ranks = document.ranks
+    groups = _folded(ranks) if len(ranks) > _FOLD_ABOVE and look.by != "rank" else [[row] for row in ranks]
+    keys: dict[str, Callable[[Sequence[RankRow]], Ordered]] = {
+        "size": lambda rows: max(row.rss or 0 for row in rows),
+        "pss": lambda rows: max(row.pss or 0 for row in rows),
         "growth": lambda rows: max(map(grown, rows)),
-        "pid": lambda rows: min(row.get("pid", 0) for row in rows),
-        "rank": lambda rows: (rows[0]["mesh_id"], min(row["rank"] for row in rows)),
-        "kind": lambda rows: (rows[0]["state"], rows[0]["rank"]),
+        "pid": lambda rows: min(row.pid for row in rows),
+        "rank": lambda rows: (rows[0].mesh_id, min(row.rank for row in rows)),
+        "kind": lambda rows: (rows[0].state, rows[0].rank),
     }
     shown, left_out = largest_first(groups, look, keys)
-    several = len({row["mesh_id"] for row in document["ranks"]}) > 1
-    columns: dict[str, Callable[[Sequence[Row]], str]] = {
+    several = len({row.mesh_id for row in ranks}) > 1
+    columns: dict[str, Callable[[Sequence[RankRow]], str]] = {
         "RANK": lambda rows: _label(rows),
-        **({"MESH": lambda rows: rows[0]["mesh"] or rows[0]["mesh_id"]} if several else {}),
-        "ACTOR": lambda rows: ",".join(rows[0]["actors"]) or "-",
+        **({"MESH": lambda rows: rows[0].mesh or rows[0].mesh_id} if several else {}),
+        "ACTOR": lambda rows: ",".join(rows[0].actors) or "-",
         "HOST": lambda rows: _hosts(rows),
         "ADDRESS": lambda rows: _addresses(rows),
-        "PID": lambda rows: str(rows[0]["pid"] or "") if len(rows) == 1 else "",
-        "RSS": _span_of("rss", look),
-        "PSS": _span_of("pss", look),
-        "SHARED": _span_of("shared", look),
-        "HEAP": _span_of("anonymous", look),
-        "FREE": _span_of("malloc_free", look),
-        "SWAP": _span_of("swap", look),
-        "STORE": _span_of("store_own", look, 0),
-        "PINNED": _span_of("store_pinned", look, 0),
-        "HOLDS": _span_of("store_held", look, 0),
+        "PID": lambda rows: str(rows[0].pid or "") if len(rows) == 1 else "",
+        "RSS": lambda rows: _span([row.rss for row in rows], look),
+        "PSS": lambda rows: _span([row.pss for row in rows], look),
+        "SHARED": lambda rows: _span([row.shared for row in rows], look),
+        "HEAP": lambda rows: _span([row.anonymous for row in rows], look),
+        "FREE": lambda rows: _span([row.malloc_free for row in rows], look),
+        "SWAP": lambda rows: _span([row.swap for row in rows], look),
+        "STORE": lambda rows: _span([row.store_own or 0 for row in rows], look),
+        "PINNED": lambda rows: _span([row.store_pinned or 0 for row in rows], look),
+        "HOLDS": lambda rows: _span([row.store_held or 0 for row in rows], look),
         "GPU": lambda rows: _devices(rows, look),
         **{head: _growth_of(word, look) for word, head in GROWTHS.items()},
-        "STATE": lambda rows: rows[0]["state"] + (f" ({rows[0]['note']})" if rows[0].get("note") else ""),
+        "STATE": lambda rows: rows[0].state + (f" ({rows[0].note})" if rows[0].note else ""),
     }
     absent = {
-        "ADDRESS": not look.addresses and len({row.get("address", "") for row in document["ranks"]} - {""}) < 2,
-        "SWAP": not any(row.get("swap") for row in document["ranks"]),
-        "STORE": not any(row.get("store_own") for row in document["ranks"]),
-        "PINNED": not any(row.get("store_pinned") for row in document["ranks"]),
-        "HOLDS": not any(row.get("store_held") for row in document["ranks"]),
-        "GPU": not any(row.get("devices") for row in document["ranks"]),
-        "GROWTH": "since" not in document,
-        "IN ALL": "since_first" not in document,
-        "FREE": not any("malloc_free" in row for row in document["ranks"]),
+        "ADDRESS": not look.addresses and len({row.address or "" for row in ranks} - {""}) < 2,
+        "SWAP": not any(row.swap for row in ranks),
+        "STORE": not any(row.store_own for row in ranks),
+        "PINNED": not any(row.store_pinned for row in ranks),
+        "HOLDS": not any(row.store_held for row in ranks),
+        "GPU": not any(row.devices for row in ranks),
+        "GROWTH": document.since is None,
+        "IN ALL": document.since_first is None,
+        "FREE": all(row.malloc_free is None for row in ranks),
     }
     names = [name for name in columns if not absent.get(name)]
     drop = [name for name in _RANK_DROPS if name != "ADDRESS" or not look.addresses]
@@ -123,170 +134,159 @@ def _ranks(document: Document, look: Look) -> list[str]:
     unknown = sum(map(unmeasured, rest))
     if rest and unknown == len(rest):
         return [*lines, f"+{unknown} more"]
-    return [*lines, *_more(len(rest), sum(row.get("rss", 0) for row in rest), look, exact=not unknown)]
+    return [*lines, *_more(len(rest), sum(row.rss or 0 for row in rest), look, exact=not unknown)]
 
 
-def _folded(rows: Sequence[Row]) -> list[list[Row]]:
+def _folded(rows: Sequence[RankRow]) -> list[list[RankRow]]:
     """Return groups of ranks that are alike; a rank with more memory, or another state, is a group of its own."""
-    same: dict[tuple[Any, ...], list[Row]] = {}
+    same: dict[Hashable, list[RankRow]] = {}
     for row in rows:
-        known = [word in row for word in GROWTHS]
-        same.setdefault((row["mesh_id"], *row["actors"], row["state"], row.get("note"), *known), []).append(row)
+        key = (row.mesh_id, *row.actors, row.state, row.note, row.growth is None, row.grown is None)
+        same.setdefault(key, []).append(row)
     return [group for members in same.values() for group in alike(members, *_MEASURES)]
 
 
-def _label(rows: Sequence[Row]) -> str:
+def _label(rows: Sequence[RankRow]) -> str:
     if len(rows) > 1:
-        return f"[{fold_ranks(row['rank'] for row in rows)}] x{len(rows)}"
-    coords = ",".join(f"{label}={index}" for label, index in rows[0]["coords"].items())
-    return f"{rows[0]['rank']} {coords}"
+        return f"[{fold_ranks(row.rank for row in rows)}] x{len(rows)}"
+    coords = ",".join(f"{label}={index}" for label, index in rows[0].coords.items())
+    return f"{rows[0].rank} {coords}"
 
 
-def _hosts(rows: Sequence[Row]) -> str:
-    names = list(dict.fromkeys(row["host"] for row in rows))
-    node = rows[0].get("node", "")
+def _hosts(rows: Sequence[RankRow]) -> str:
+    names = list(dict.fromkeys(row.host for row in rows))
+    node = rows[0].node or ""
     first = names[0] + (f" ({node})" if len(names) == 1 and node not in ("", names[0]) else "")
-    return f"{first} (+{len(names) - 1})" if len(names) > 1 else str(first)
+    return f"{first} (+{len(names) - 1})" if len(names) > 1 else first
 
 
-def _growth_of(word: str, look: Look) -> Callable[[Sequence[Row]], str]:
-    def text(rows: Sequence[Row]) -> str:
-        return _bound(rows, word) + _span([row[word] for row in rows if word in row], look, change)
+def _growth_of(word: str, look: Look) -> Callable[[Sequence[Growing]], str]:
+    def text(rows: Sequence[Growing]) -> str:
+        return _bound(rows, word) + _span([growth_of(row, word) for row in rows], look, change, "")
 
     return text
 
 
-def _bound(rows: Sequence[Row], word: str) -> str:
-    return "" if all(row.get(f"{word}_exact", True) for row in rows) else ">= "
+def _bound(rows: Sequence[Growing], word: str) -> str:
+    return "" if all(is_exact(row, word) for row in rows) else ">= "
 
 
-def _addresses(rows: Sequence[Row]) -> str:
-    found = list(dict.fromkeys(row.get("address") or "?" for row in rows))
-    return f"{found[0]} (+{len(found) - 1})" if len(found) > 1 else str(found[0])
+def _addresses(rows: Sequence[RankRow]) -> str:
+    found = list(dict.fromkeys(row.address or "?" for row in rows))
+    return f"{found[0]} (+{len(found) - 1})" if len(found) > 1 else found[0]
 
 
-def _span_of(name: str, look: Look, absent: int | None = None) -> Callable[[Sequence[Row]], str]:
-    """Return a function that shows a column; ``absent``: the value of a rank that does not have it."""
-    return lambda rows: _span(
-        [row.get(name, absent) for row in rows if name in row or absent is not None], look, amount
-    )
+def _span(
+    values: Sequence[int | None], look: Look, text: Callable[[int, str], str] = amount, unknown: str = "?"
+) -> str:
+    """Return the least and the most of the values that are known."""
+    known = [value for value in values if value is not None]
+    return span(text(min(known), look.units), text(max(known), look.units)) if known else unknown
 
 
-def _span(values: Sequence[int], look: Look, text: Callable[[int, str], str]) -> str:
-    if not values:
-        return "?" if text is amount else ""
-    return span(text(min(values), look.units), text(max(values), look.units))
-
-
-def _devices(rows: Sequence[Row], look: Look) -> str:
-    held = [kept_on_devices(row) for row in rows if row.get("devices")]
-    return f"{_span(held, look, amount)} {device_names(rows)}" if held else ""
+def _devices(rows: Sequence[RankRow], look: Look) -> str:
+    held = [kept_on_devices(row) for row in rows if row.devices]
+    return f"{_span(held, look)} {device_names(rows)}" if held else ""
 
 
 # -- variables ---------------------------------------------------------------------------------------------------------
 
 
-def _variables(document: Document, look: Look) -> list[str]:
+def _variables(document: Document, variables: Sequence[VariableRow], look: Look) -> list[str]:
     every = look.by == "rank"
-    flat = [
-        {**row, **size, "rank_sets": together}
-        for row in document["variables"]
-        for size, together in _sizes(row["sizes"], every=every)
-    ]
-    keys: dict[str, Callable[[Row], Any]] = {
-        "size": _weight,
-        "growth": lambda row: max(map(grown, row["rank_sets"])),
-        "pid": lambda row: min(row["ranks"]),
-        "rank": lambda row: min(row["ranks"]),
-        "kind": lambda row: (row["kind"], row["type"], -_weight(row)),
+    rows = [shown for row in variables for shown in _sizes(row, every=every)]
+    keys: dict[str, Callable[[_Shown], Ordered]] = {
+        "size": lambda row: row.size.likely,
+        "growth": lambda row: row.growth,
+        "pid": lambda row: min(row.ranks),
+        "rank": lambda row: min(row.ranks),
+        "kind": lambda row: (row.variable.kind, row.variable.type, -row.size.likely),
     }
-    shown, left_out = largest_first(flat, look, keys)
-    growths = {head: word for word, head in GROWTHS.items() if any(word in row for row in flat)}
-    several = len({row["actor"] for row in flat if row["mesh_id"]}) > 1  # the column of ranks marks the script
+    shown, left_out = largest_first(rows, look, keys)
+    growths = {
+        head: word for word, head in GROWTHS.items() if any(growth_of(row.size, word) is not None for row in rows)
+    }
+    several = len({row.variable.actor for row in rows if row.variable.mesh_id}) > 1  # the column of ranks has scripts
     names = ["VARIABLE", *(["ACTOR"] if several else []), "TYPE", "SHAPE", "SIZE", *growths]
     cells = []
     for row in shown:
         texts = {
-            "VARIABLE": row["where"],
-            "ACTOR": row["actor"],
-            "TYPE": row["type"],
+            "VARIABLE": row.variable.where,
+            "ACTOR": row.variable.actor,
+            "TYPE": row.variable.type,
             "SHAPE": _shape(row),
-            "SIZE": size_text(row, look.units, max(size["bytes"] for size in row["rank_sets"])),
-            **{head: _growth_of(word, look)(row["rank_sets"]) for head, word in growths.items()},
+            "SIZE": size_text(row.size, look.units, max(size.bytes for size in row.sizes)),
+            **{head: _growth_of(word, look)(row.sizes) for head, word in growths.items()},
         }
-        cells.append([*(texts[name] for name in names), _who(row, document), _remark(row)])
+        cells.append([*(texts[name] for name in names), _who(row, document), _remark(row.size)])
     lines = _table([*names, "RANKS", "ALSO IN"], cells, look, _VARIABLE_DROPS, _VARIABLE_CUTS)
-    beyond = document["variables_left_out"]
-    rest = len(left_out) + beyond["count"]
-    exact = beyond.get("exact", True) and all(row["exact"] for row in left_out)
-    more = _more(rest, sum(map(counted, left_out)) + beyond["bytes"], look, exact=exact)
-    return [*lines, *more, *_beyond(document, look)]
+    beyond = document.variables_left_out or LeftOut(0, 0)
+    exact = beyond.exact is not False and all(row.size.exact for row in left_out)
+    size = sum(row.size.held for row in left_out) + beyond.bytes
+    return [*lines, *_more(len(left_out) + beyond.count, size, look, exact=exact), *_beyond(document, look)]
 
 
 def _beyond(document: Document, look: Look) -> list[str]:
     """Return the line about the variables that ranks have not listed: the smaller part of their memory."""
     lines = []
-    for whose, rows in (("rank", document["ranks"]), ("the script", document["processes"])):
-        told = [row["variables_left_out"] for row in rows if (row.get("variables_left_out") or {}).get("count")]
+    of_all: tuple[tuple[str, Sequence[OfProcess]], ...] = (("rank", document.ranks), ("the script", document.processes))
+    for whose, rows in of_all:
+        told = [row.variables_left_out for row in rows if row.variables_left_out and row.variables_left_out.count]
         if not told:
             continue
-        count = span(*(str(each(beyond["count"] for beyond in told)) for each in (min, max)))
-        size = _span([beyond["bytes"] for beyond in told], look, amount)
-        bound = "" if all(beyond.get("exact", True) for beyond in told) else ">= "
+        count = span(*(str(each(beyond.count for beyond in told)) for each in (min, max)))
+        size = _span([beyond.bytes for beyond in told], look)
+        bound = "" if all(beyond.exact is not False for beyond in told) else ">= "
         those = f"each of {len(told)} ranks" if len(told) > 1 else f"one {whose}" if whose == "rank" else whose
         lines.append(f"+{count} more of {those}, {bound}{size} there: too many, or not counted in time, for a row each")
     return lines
 
 
-def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], list[Row]]]:
-    """Return the sizes of a variable to show, close ones as one, each with the sizes that it covers."""
+def _sizes(row: VariableRow, *, every: bool) -> list[_Shown]:
+    """Return the rows of a variable: close sizes as one."""
     if every:
-        return [({**size, "ranks": [rank]}, [size]) for size in sizes for rank in size["ranks"]]
-    same: dict[str, list[Row]] = {}
-    for size in sizes:
-        known = [word in size for word in GROWTHS]
-        same.setdefault(repr([known, *(size.get(word) for word in _TOGETHER)]), []).append(size)
+        return [_Shown(row, size, (rank,), (size,)) for size in row.sizes for rank in size.ranks]
+    same: dict[Hashable, list[SizeRow]] = {}
+    for size in row.sizes:
+        growths = (size.growth is None, size.grown is None, size.growth_exact, size.grown_exact)
+        shape = None if size.shape is None else tuple(size.shape)
+        key = (*growths, size.exact, size.why, shape, size.dtype, size.device, tuple(size.shares))
+        same.setdefault(key, []).append(size)
     shown = []
     for members in same.values():
-        for near in alike(members, (lambda size: int(size["bytes"]), 0), (grown, _SMALL_GROWTH)):
-            ranks = sorted(rank for size in near for rank in size["ranks"])
-            shown.append(({**min(near, key=lambda size: int(size["bytes"])), "ranks": ranks}, near))
+        measures = ((lambda size: size.bytes, 0), (lambda size: size.likely, 0), (grown, _SMALL_GROWTH))
+        for near in alike(members, *measures):
+            ranks = sorted(rank for size in near for rank in size.ranks)
+            shown.append(_Shown(row, min(near, key=lambda size: size.bytes), ranks, near))
     return shown
 
 
-def _weight(row: Row) -> int:
-    held = int(max(row["bytes"], row.get("estimate") or 0))
-    return held + int(sum((row.get("devices") or {}).values()))
-
-
-def _shape(row: Row) -> str:
-    if "shape" in row:
-        size = "x".join(map(str, row["shape"])) or "scalar"
-        device = row.get("device", "cpu")
-        return f"{size} {row.get('dtype', '')}" + (f" {device}" if device != "cpu" else "")
-    lengths = [size["length"] for size in row["rank_sets"] if "length" in size]
+def _shape(row: _Shown) -> str:
+    size = row.size
+    if size.shape is not None:
+        shape = "x".join(map(str, size.shape)) or "scalar"
+        on = f" {size.device}" if size.device not in (None, "cpu") else ""
+        return f"{shape} {size.dtype or ''}{on}"
+    lengths = [each.length for each in row.sizes if each.length is not None]
     if not lengths:
         return ""
     least, most = min(lengths), max(lengths)
-    return f"len {least}" + (f" - {most}" if most > least else "") + (f" {row['dtype']}" if "dtype" in row else "")
+    return f"len {least}" + (f" - {most}" if most > least else "") + (f" {size.dtype}" if size.dtype else "")
 
 
-def _who(row: Row, document: Document) -> str:
-    ranks = row["ranks"]
-    if not row["mesh_id"]:
+def _who(row: _Shown, document: Document) -> str:
+    mesh_id, ranks = row.variable.mesh_id, row.ranks
+    if not mesh_id:
         return "script"
-    same = " same" if len(row["rank_sets"]) == 1 else ""
-    mesh = ""
-    if len({each["mesh_id"] for each in document["ranks"]}) > 1:
-        names = {each["mesh_id"]: each["mesh"] for each in document["ranks"]}
-        mesh = f"{names.get(row['mesh_id'], row['mesh_id'])} "
+    names = {each.mesh_id: each.mesh for each in document.ranks}
+    mesh = f"{names.get(mesh_id, mesh_id)} " if len(names) > 1 else ""
+    same = " same" if len(row.sizes) == 1 else ""
     return f"{mesh}[{fold_ranks(ranks)}] x{len(ranks)}{same}" if len(ranks) > 1 else f"{mesh}{ranks[0]}"
 
 
-def _remark(row: Row) -> str:
-    names = cut(", ".join(row.get("with", ())), _NAMES_MAX)
-    why = row.get("why", "")
-    return names + (f" [{why}]" if why not in ("", "budget") else "")
+def _remark(size: SizeRow) -> str:
+    names = cut(", ".join(size.shares), _NAMES_MAX)
+    return names + (f" [{size.why}]" if size.why not in ("", BUDGET) else "")
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -307,37 +307,52 @@ def _holding(document: Document, look: Look) -> list[str]:
 
 def _groups(document: Document, look: Look) -> list[str]:
     rows = grouped(document, look.by)
-    keys: dict[str, Callable[[Row], Any]] = {
-        "size": lambda row: row.get("rss", row.get("bytes", 0)),
-        "pss": lambda row: row.get("pss", 0),
+    keys: dict[str, Callable[[Group], Ordered]] = {
+        "size": lambda row: row.size,
+        "pss": lambda row: row.pss or 0,
         "growth": grown,
-        "kind": lambda row: row["key"],
-        "rank": lambda row: row["key"],
-        "pid": lambda row: row["key"],
+        "kind": lambda row: row.key,
+        "rank": lambda row: row.key,
+        "pid": lambda row: row.key,
     }
     shown, left_out = largest_first(rows, look, keys)
-    names = [
-        name
-        for name in ("address", "ranks", "references", "stored", "variables", "rss", "pss", "bytes", *GROWTHS)
-        if any(name in row for row in rows)
-    ]
-    cells = [[row["key"], *(_group_cell(row, name, look) for name in names)] for row in shown]
-    heads = {"bytes": "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES", "stored": "IN REFERENCES", **GROWTHS}
-    lines = _table([look.by.upper(), *(heads.get(name, name.upper()) for name in names)], cells, look)
-    return [*lines, *_more(len(left_out), sum(map(keys["size"], left_out)), look)]
+    of_references = look.by == OF_REFERENCES
+    columns: dict[str, Callable[[Group], str | None]] = {
+        "ADDRESS": lambda row: row.address,
+        "RANKS": lambda row: _number(row.ranks),
+        "REFERENCES": lambda row: _number(row.references),
+        "IN REFERENCES": lambda row: None if row.stored is None else amount(row.stored, look.units),
+        "VARIABLES": lambda row: _number(row.variables),
+        "RSS": lambda row: _of_known(row, row.rss, look),
+        "PSS": lambda row: _of_known(row, row.pss, look),
+        "SIZE" if of_references else "IN VARIABLES": lambda row: _of_group(row, look),
+        "GROWTH": lambda row: _growth_of_group(row, "growth", look),
+        "IN ALL": lambda row: _growth_of_group(row, "grown", look),
+    }
+    names = [name for name, text in columns.items() if any(text(row) is not None for row in rows)]
+    cells = [[row.key, *(columns[name](row) or "" for name in names)] for row in shown]
+    lines = _table([look.by.upper(), *names], cells, look)
+    return [*lines, *_more(len(left_out), sum(row.size for row in left_out), look)]
 
 
-def _group_cell(row: Row, name: str, look: Look) -> str:
-    if name not in row:
-        return ""
-    if name in ("address", "ranks", "references", "variables"):
-        return str(row[name])
-    if name == "bytes":
-        return size_text({"bytes": row["bytes"], "exact": row["exact"], "devices": row.get("devices")}, look.units)
-    if name in GROWTHS:
-        return _bound([row], name) + change(row[name], look.units)
-    bound = ">= " if row.get("without_rss") and name in ("rss", "pss") else ""
-    return bound + amount(row[name], look.units)
+def _number(count: int | None) -> str | None:
+    return None if count is None else str(count)
+
+
+def _of_known(row: Group, count: int | None, look: Look) -> str | None:
+    return None if count is None else (">= " if row.without_rss else "") + amount(count, look.units)
+
+
+def _of_group(row: Group, look: Look) -> str | None:
+    if row.bytes is None:
+        return None
+    held = SizeRow(bytes=row.bytes, exact=bool(row.exact), estimate=row.estimate, devices=row.devices or {})
+    return size_text(held, look.units)
+
+
+def _growth_of_group(row: Group, word: str, look: Look) -> str | None:
+    growth = growth_of(row, word)
+    return None if growth is None else _bound([row], word) + change(growth, look.units)
 
 
 def _more(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:

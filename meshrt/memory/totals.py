@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from meshrt.memory.devices import device_totals
-from meshrt.memory.document import Document
-from meshrt.memory.look import Look
+from meshrt.memory.document import Document, Totals, TotalsOfVariables
+from meshrt.memory.look import Look, growth_of
 from meshrt.memory.reftable import store_totals
 from meshrt.memory.units import amount, change
 from meshrt.selection import fold_ranks
@@ -23,36 +22,36 @@ _KEPT_BY = {"variables": "--vars", "references": "--refs"}
 
 def totals(document: Document, look: Look) -> list[str]:
     """Return the lines of a document's sums."""
-    sums = document["totals"]
+    sums = document.totals
 
     def shown(count: int) -> str:
         return amount(count, look.units)
 
     lines = [f"{_of_ranks(sums, shown)}{_of_runtime(document, shown)}"]
-    if sums["without_pss"]:
-        lines.append(f"the PSS of {_count(sums['without_pss'], 'rank')} has not come in time")
-    if "devices" in sums:
-        lines += device_totals(sums["devices"], look.units)
+    if sums.without_pss:
+        lines.append(f"the PSS of {_count(sums.without_pss, 'rank')} has not come in time")
+    if sums.devices:
+        lines += device_totals(sums.devices, look.units)
     lines += store_totals(document, look)
-    if "variables" in sums:
-        lines += _variables_totals(document, sums["variables"], shown)
-    if "since" in document:
-        ended = [*document.get("ended", []), *_ended_references(document)]
+    if sums.variables is not None:
+        lines += _variables_totals(document, sums.variables, shown)
+    if document.since is not None:
+        ended = [*(document.ended or ()), *_ended_references(document)]
         lines.append(
-            growth_of_ranks(document, "growth", f"in {since(document['since'], document['time'])}", look.units)
+            growth_of_ranks(document, "growth", f"in {since(document.since, document.time)}", look.units)
             + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
         )
-        restarted = [row["rank"] for row in document["ranks"] if row.get("restarted")]
+        restarted = [row.rank for row in document.ranks if row.restarted]
         if restarted:
             which = f"{_count(len(restarted), 'rank')} ({fold_ranks(restarted)})"
             lines.append(f"started again since then: {which}; how much more they have than before is not known")
     lines += [
         f"the view to compare with was kept without {_KEPT_BY[table]}: how {table} have grown is not known"
-        for table in document.get("not_compared", ())
+        for table in document.not_compared or ()
     ]
-    if "since_run" in document:
+    if document.since_run is not None:
         lines.append(
-            f"compared with another run of the program, {document['since_run']}: ranks are taken for the same where "
+            f"compared with another run of the program, {document.since_run}: ranks are taken for the same where "
             "their meshes have the same name"
         )
     return lines
@@ -65,75 +64,77 @@ def growth_of_ranks(document: Document, word: str, when: str, units: str) -> str
         word: One of `meshrt.memory.look.GROWTHS`.
         when: The time span, as text.
     """
-    living = [row for row in document["ranks"] if row["state"] != "dead"]
-    known = [row for row in living if word in row]
+    living = [row for row in document.ranks if row.state != "dead"]
+    known = [row for row in living if growth_of(row, word) is not None]
     if not known:
         return f"growth of ranks {when}: not known"
     which = "all ranks" if len(known) == len(living) else f"{len(known)} of {len(living)} ranks"
-    shared = any(row.get("store_held") for row in known)
-    each = ": what several hold in shared memory counts for each" if shared else ""
-    return f"growth of {which} {when}: {change(document['totals'][word], units)} (summed over ranks{each})"
+    each = ": what several hold in shared memory counts for each" if any(row.store_held for row in known) else ""
+    total = change(growth_of(document.totals, word), units)
+    return f"growth of {which} {when}: {total} (summed over ranks{each})"
 
 
-def _of_ranks(sums: Mapping[str, Any], shown: Callable[[int], str]) -> str:
-    count = _count(sums["ranks"], "rank")
-    unknown = sums.get("without_rss", 0)  # a view of an earlier version does not contain it
+def _of_ranks(sums: Totals, shown: Callable[[int], str]) -> str:
+    count = _count(sums.ranks, "rank")
+    unknown = sums.without_rss or 0  # a view of an earlier version does not contain it
     if unknown:
-        if unknown == sums["ranks"]:
+        if unknown == sums.ranks:
             return f"{count}: what they have in memory is not known"
-        count = f"{sums['ranks'] - unknown} of {count} (of the others it is not known)"
-    swap = f", swap {shown(sums['swap'])}" if sums["swap"] else ""
-    return f"{count}: {shown(sums['pss'])} PSS (each page once), {shown(sums['rss'])} RSS (summed over ranks){swap}"
+        count = f"{sums.ranks - unknown} of {count} (of the others it is not known)"
+    swap = f", swap {shown(sums.swap)}" if sums.swap else ""
+    return f"{count}: {shown(sums.pss)} PSS (each page once), {shown(sums.rss)} RSS (summed over ranks){swap}"
 
 
 def _of_runtime(document: Document, shown: Callable[[int], str]) -> str:
-    if not document["processes"]:  # the file of a rank at its limit
+    if not document.processes:  # the file of a rank at its limit
         return ""
-    known = {row["host"] for row in document["processes"] if row["kind"] == "agent"}
-    hosts = {row["host"] for row in document["ranks"] if row["state"] != "dead"}
+    known = {row.host for row in document.processes if row.kind == "agent"}
+    hosts = {row.host for row in document.ranks if row.state != "dead"}
     which = f" and {'its host agents' if known >= hosts else 'the host agents that answer'}" if known else ""
-    return f"; the script{which}: {shown(document['totals']['runtime'])} PSS"
+    return f"; the script{which}: {shown(document.totals.runtime)} PSS"
 
 
 def _ended_references(document: Document) -> list[str]:
-    rows = [row for row in document.get("references_ended", ()) if row.get("growth")]
-    return [f"what {row['site']} had put" if row["site"] else f"an {row['kind']}" for row in rows]
+    rows = [row for row in document.references_ended or () if row.growth]
+    return [f"what {row.site} had put" if row.site else f"an {row.kind}" for row in rows]
 
 
-def _variables_totals(document: Document, told: Mapping[str, Any], shown: Callable[[int], str]) -> list[str]:
-    shared = f"{shown(told['shmem'])} mapped shared memory, " if told["shmem"] else ""
-    bound, rest = ("", "") if told["exact"] else (">= ", "at most ")
+def _variables_totals(document: Document, told: TotalsOfVariables, shown: Callable[[int], str]) -> list[str]:
+    shared = f"{shown(told.shmem)} mapped shared memory, " if told.shmem else ""
+    bound, rest = ("", "") if told.exact else (">= ", "at most ")
     # Bytes that were not counted may be in a variable: the text must not send the user elsewhere.
-    nowhere = "what no variable reaches" if told["exact"] else "what of the variables with >= was not counted (--exact)"
-    if "opened" in document:
-        what = f"{document['opened']} of {_count(told['ranks'], 'rank')}"
-        of_ranks = [f"{what}: {bound}{shown(told['unique'])} summed over ranks"] if told["ranks"] else []
-        return [*of_ranks, *_of_script(document, document["opened"], shown), *_without(document)]
-    if not told["ranks"]:
+    nowhere = "what no variable reaches" if told.exact else "what of the variables with >= was not counted (--exact)"
+    if document.opened:
+        what = f"{document.opened} of {_count(told.ranks, 'rank')}"
+        of_ranks = [f"{what}: {bound}{shown(told.unique)} summed over ranks"] if told.ranks else []
+        return [*of_ranks, *_of_script(document, document.opened, shown), *_without(document)]
+    if not told.ranks:
         return [*_of_script(document, "variables", shown), *_without(document)]
     lines = [
-        f"variables of {_count(told['ranks'], 'rank')}: {bound}{shown(told['unique'])}, each byte once "
-        f"({bound}{shown(told['total'])} summed over variables)",
-        f"not explained: {rest}{shown(told['unexplained'])} of {shown(told['rss'])} RSS: the interpreter, modules, "
-        f"{nowhere}; known: {shown(told['file'])} files and libraries, {shown(told['malloc_free'])} "
+        f"variables of {_count(told.ranks, 'rank')}: {bound}{shown(told.unique)}, each byte once "
+        f"({bound}{shown(told.total)} summed over variables)",
+        f"not explained: {rest}{shown(told.unexplained)} of {shown(told.rss)} RSS: the interpreter, modules, "
+        f"{nowhere}; known: {shown(told.file)} files and libraries, {shown(told.malloc_free)} "
         f"free in malloc, {shared}variables",
     ]
     return [*lines, *_of_script(document, "variables", shown), *_without(document)]
 
 
 def _of_script(document: Document, what: str, shown: Callable[[int], str]) -> list[str]:
-    found = [row for row in document["processes"] if "unique" in row]
-    least = "" if all(row["exact"] for row in found) else ">= "
-    return [f"{what} of the script: {least}{shown(row['unique'])}, each byte once" for row in found]
+    return [
+        f"{what} of the script: {'' if row.exact else '>= '}{shown(row.unique)}, each byte once"
+        for row in document.processes
+        if row.unique is not None
+    ]
 
 
 def _without(document: Document) -> list[str]:
     """Return why there are no variables of some ranks."""
     lines = []
     reasons: dict[str, list[int]] = {}
-    for row in document["ranks"]:
-        if "unique" not in row:
-            reasons.setdefault(row.get("note") or row["state"], []).append(row["rank"])
+    for row in document.ranks:
+        if row.unique is None:
+            reasons.setdefault(row.note or row.state, []).append(row.rank)
     for why, ranks in list(reasons.items())[:_MOST_REASONS]:
         lines.append(f"no variables of {_count(len(ranks), 'rank')} ({fold_ranks(ranks)}): {why}")
     return lines

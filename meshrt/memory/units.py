@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 from meshrt.errors import UsageError
 from meshrt.store.limits import parse_size
 
-__all__ = ["UNITS", "amount", "bytes_of", "change", "size_text", "span"]
+__all__ = ["UNITS", "Sized", "amount", "bytes_of", "change", "size_text", "span"]
 
 _FACTORS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 #: Values of ``--units``.
@@ -22,7 +22,7 @@ def amount(count: int, unit: str = "auto") -> str:
         UsageError: ``unit`` is not one of `UNITS`.
     """
     if unit not in UNITS:
-        raise UsageError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
+        raise UsageError(f"unknown unit {unit!r}; expected one of {', '.join(UNITS)}")
     if unit == "auto":
         unit = next((name for name, factor in reversed(_FACTORS.items()) if abs(count) >= factor), "B")
     number = count / _FACTORS[unit]
@@ -37,7 +37,7 @@ def bytes_of(text: str) -> int:
     """
     size = parse_size(text)
     if size is None or not 0 < size < 1 << 62:
-        raise UsageError(f"{text!r} is no size; expected a number of bytes, or one such as 500MB or 4GiB")
+        raise UsageError(f"{text!r} is not a size; expected a number of bytes, or one such as 500MB or 4GiB")
     return size
 
 
@@ -56,17 +56,35 @@ def span(least: str, most: str) -> str:
     return f"{number} - {most}" if unit == most.partition(" ")[2] else f"{least} - {most}"
 
 
-def size_text(size: Mapping[str, Any], unit: str = "auto", most: int | None = None) -> str:
+class Sized(Protocol):
+    """The size of a variable, or of several."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def estimate(self) -> int | None: ...
+
+    @property
+    def devices(self) -> Mapping[str, int]: ...
+
+
+def size_text(size: Sized, unit: str = "auto", most: int | None = None) -> str:
     """Return the size of a variable: ``"= 9.2 MiB"`` is exact, ``">= 18.1 MiB"`` a lower bound, ``"~"`` an estimate.
 
+    Each amount has its mark: an estimate is one of all memory, on devices too.
+
     Args:
-        size: ``{"bytes", "exact"}``, and perhaps ``"estimate"`` and ``"devices"``.
         most: The most bytes on one rank, if several ranks have close sizes.
     """
-    least = amount(size["bytes"], unit)
-    text = f"{'=' if size['exact'] else '>='} {span(least, least if most is None else amount(most, unit))}"
-    if not size["exact"] and size.get("estimate"):
-        text += f" ~ {amount(size['estimate'], unit)}"
-    for device, count in sorted((size.get("devices") or {}).items()):
-        text += f" + {amount(count, unit)} {device}"
+    bound, each = ("=", "") if size.exact else (">=", ">= ")
+    least = amount(size.bytes, unit)
+    text = f"{bound} {span(least, least if most is None else amount(most, unit))}"
+    for device, count in sorted(size.devices.items()):
+        text += f" + {each}{amount(count, unit)} {device}"
+    if not size.exact and size.estimate:
+        text += f" ~ {amount(size.estimate, unit)}" + (" in all" if size.devices else "")
     return text

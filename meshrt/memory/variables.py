@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MemberDescriptorType, ModuleType
-from typing import Any
+from typing import Any, TypedDict
 
 from meshrt.files import is_library_file
 from meshrt.hooks.facts import ActorState, Variable
@@ -20,7 +20,7 @@ from meshrt.hooks.table import hooks
 from meshrt.inspect.values import bases, class_name, module_name
 from meshrt.inspect.variables import attributes
 
-__all__ = ["all_variables", "facts_of", "namespaces", "own_names", "slots", "type_name"]
+__all__ = ["Facts", "all_variables", "facts_of", "namespaces", "own_names", "slots", "type_name"]
 
 _CLASS_NAME: Callable[[Any], str] = vars(type)["__name__"].__get__
 #: Returns the names of a module, even if its class is a user's subclass.
@@ -84,7 +84,16 @@ def type_name(value: Any) -> str:
     return name if module == "builtins" else f"{module}.{name}"
 
 
-def facts_of(value: Any) -> dict[str, Any]:
+class Facts(TypedDict, total=False):
+    """What is known of an array, or of a container."""
+
+    length: int
+    shape: list[int]
+    dtype: str
+    device: str
+
+
+def facts_of(value: Any) -> Facts:
     """Return the length of a built-in container, and the type code of an array; {} for other values."""
     if type(value) is memoryview:
         return _of_view(value)
@@ -97,11 +106,11 @@ def facts_of(value: Any) -> dict[str, Any]:
     return {}
 
 
-def _of_view(view: memoryview) -> dict[str, Any]:
+def _of_view(view: memoryview) -> Facts:
     try:
         shape: tuple[int, ...] = view.shape or ()
-        size: dict[str, Any] = {"length": shape[0]} if len(shape) == 1 else {"shape": list(shape)}
-        return {**size, "dtype": view.format}
+        dtype = view.format
+        return {"length": shape[0], "dtype": dtype} if len(shape) == 1 else {"shape": list(shape), "dtype": dtype}
     except ValueError:
         return {}  # it was released
 

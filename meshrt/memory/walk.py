@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from gc import get_referents
-from itertools import chain, filterfalse
+from itertools import chain
 from mmap import PAGESIZE
 from sys import getrefcount, getsizeof
 from types import FunctionType
@@ -29,12 +29,14 @@ from typing import Any
 from meshrt.inspect.values import class_name
 from meshrt.memory.buffers import HOST, MAPPED, SHARED, Memory, Place
 from meshrt.memory.contents import CONTAINERS, SLICE, Copied, Lying, Source, keys, keys_and_values
+from meshrt.memory.estimating import Counts, Part
 from meshrt.memory.frames import ended
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
+from meshrt.memory.marks import REGION, SLOT, SLOTS, Marks
 from meshrt.memory.told import inline_values
 from meshrt.store.refs import ObjectRef
 
-__all__ = ["BUDGET", "NOBODY", "Key", "Size", "Walk"]
+__all__ = ["BUDGET", "NOBODY", "Size", "Walk", "enter_not"]
 
 #: Small containers are asked for their referents together, up to so many bytes at a time.
 _TOGETHER = 256 * SLICE
@@ -48,8 +50,15 @@ _WRITTEN = "written to while it was counted"
 #: Number that means: no variable.
 NOBODY = -1
 
-Key = int | Place
-"""An object, by its identity; or memory of an array."""
+#: The mark of an object: the number of the variable, and this.
+_MARK = 2
+_UNENTERED = NOBODY + _MARK
+
+
+def enter_not(holders: Marks, objects: Iterable[object]) -> None:
+    """Mark objects that no walk enters; the caller keeps them alive."""
+    for each in objects:
+        holders.objects.set(id(each), _UNENTERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class Size:
         bytes: Bytes that were counted, in the memory of the processor.
         objects: Number of objects that were counted.
         exact: Whether everything was counted; otherwise the variable holds at least ``bytes``.
-        estimate: Estimated total bytes; None if the size is exact or cannot be estimated.
+        estimate: Estimated total bytes, on all devices; None if the size is exact or cannot be estimated.
         why: Why the size is not exact: `BUDGET`, or what hides its memory.
         devices: Bytes in the memory of other devices, by device.
         shared: The part of ``bytes`` that earlier variables have reached, by the number of the variable.
@@ -74,32 +83,18 @@ class Size:
     devices: dict[str, int] = field(default_factory=dict)
     shared: dict[int, int] = field(default_factory=dict)
 
-
-@dataclass(slots=True)
-class _Part:
-    """Objects that are still to be looked at.
-
-    Attributes:
-        holder: The variable that has reached their referrer.
-        alone: ``getrefcount`` of an object here that has no other referrer; 0: an object may come twice all the same.
-        total: Number of objects; 0: not known.
-        done: Number of objects that were looked at.
-        before: Bytes that had been counted before the first of them.
-    """
-
-    source: Source
-    holder: int
-    alone: int
-    total: int = 0
-    done: int = 0
-    before: int = 0
+    @property
+    def likely(self) -> int:
+        """The bytes on all devices, estimated where they were not counted."""
+        return max(self.bytes + sum(self.devices.values()), self.estimate or 0)
 
 
 class Walk:
     """The walk over one variable. One thread.
 
     Args:
-        holders: Which variable reached each object first; the walk adds what it reaches.
+        holders: Which variable reached each object first; the walk adds what it reaches. `enter_not` says which objects
+            no walk enters.
         number: Number of this variable.
         value: Value of this variable.
         note: Called with each segment of shared memory that a reference refers to or an array lies in.
@@ -109,7 +104,7 @@ class Walk:
     def __init__(
         self,
         kinds: Kinds,
-        holders: dict[Key, int],
+        holders: Marks,
         number: int,
         value: Any,
         note: Callable[[int], None],
@@ -121,12 +116,18 @@ class Walk:
         self._holders = holders
         self._number = number
         #: Objects that other variables had reached first, and this walk has reached too.
-        self._again: set[Key] = set()
-        self._parts: list[_Part] = []
+        self._again = Marks()
+        self._parts: list[Part] = []
         self._bytes = 0
         self._objects = 0
         self._devices: dict[str, int] = {}
         self._shared: dict[int, int] = {}
+        #: Bytes of arrays as their shapes tell them, and the part of ``_bytes`` that is the memory behind arrays.
+        self._shown = 0
+        self._behind = 0
+        #: Whether the objects that are looked at are below an array, and what the arrays above them show.
+        self._below = False
+        self._pending = 0.0
         #: Why the objects that were counted may hold more than can be seen.
         self._hidden = ""
         self._push(Lying(iter((value,))), NOBODY, twice=True)
@@ -147,50 +148,66 @@ class Walk:
                 for part in self._parts:
                     if part.source.copied:
                         part.alone = 0  # a later walk sees the reference of the copy, and remembers the object
-                return self._size(BUDGET, self._estimate())
+                return self._size(BUDGET, self._counts().estimate(self._parts))
             if self._objects >= _FEW:
                 time.sleep(0)  # releases the GIL to a thread that waits for it
         return self._size(self._hidden, None)
 
+    def _counts(self) -> Counts:
+        held = self._behind + sum(self._devices.values())
+        return Counts(self._bytes - self._behind, held, self._shown)
+
     def _size(self, why: str, estimate: int | None) -> Size:
         return Size(self._bytes, self._objects, not why, estimate, why, {**self._devices}, {**self._shared})
 
-    def _push(self, source: Source, holder: int, *, total: int = 0, twice: bool = False) -> None:
+    def _push(self, source: Source, holder: int, *, total: int = 0, twice: bool = False, shown: int = 0) -> None:
+        """Put objects on the list; ``shown``: bytes that arrays show of which these are the owners."""
         if not source.over:
-            self._parts.append(_Part(source, holder, 0 if twice else _ALONE, total, 0, self._bytes))
+            pending, self._pending = shown or self._pending, 0.0
+            below, before = self._below or shown > 0, self._bytes - self._behind
+            alone = 0 if twice else _ALONE
+            self._parts.append(Part(source, holder, alone, total, below, pending, before, self._shown))
 
-    def _push_copy(self, copy: list[Any], holder: int, *, twice: bool = False) -> None:
+    def _push_copy(self, copy: list[Any], holder: int, *, twice: bool = False, shown: int = 0) -> None:
         total = len(copy)  # the list shrinks while it is looked at
-        self._push(Copied(iter([[copy]])), holder, total=total, twice=twice)
+        self._push(Copied(iter([[copy]])), holder, total=total, twice=twice, shown=shown)
 
-    def _look(self, items: list[Any], part: _Part) -> None:
+    def _look(self, items: list[Any], part: Part) -> None:
         """Take the objects that this walk has not met."""
+        self._below = part.below
+        self._pending = part.pending * len(items) / part.total if part.total else part.pending
         counts = list(map(getrefcount, items))
         alone = part.alone
         if counts and max(counts) > alone:
             others = [each for each, count in zip(items, counts, strict=True) if count > alone]
             items = [each for each, count in zip(items, counts, strict=True) if count <= alone]
-            self._meet(dict(zip(map(id, others), others, strict=True)))
+            self._meet(others)
         if items:
             self._take(items, part.holder)
 
-    def _meet(self, found: dict[int, Any]) -> None:
-        """Take the objects of ``found``, which have several referrers, that this walk has not met."""
-        holders = self._holders
-        new = list(filterfalse(holders.__contains__, found))
-        if len(new) < len(found):
-            earlier: dict[int, list[Any]] = {}
-            for key, each in found.items():
-                first = holders.get(key, NOBODY)
-                if first not in (NOBODY, self._number) and key not in self._again:
-                    self._again.add(key)
-                    earlier.setdefault(first, []).append(each)
-            for first, objects in earlier.items():
-                self._take(objects, first)
+    def _meet(self, items: list[Any]) -> None:
+        """Take the objects, which have several referrers, that this walk has not met."""
+        regions, add, mark = self._holders.objects.regions, self._holders.objects.add, self._number + _MARK
+        new: list[Any] = []
+        earlier: dict[int, list[Any]] = {}
+        for each in items:
+            address = id(each)
+            numbers = regions.get(address >> REGION)
+            if numbers is None:
+                numbers = add(address >> REGION)
+            slot = address >> SLOT & SLOTS
+            first = numbers[slot]
+            if not first:
+                numbers[slot] = mark
+                new.append(each)
+            elif first not in (mark, _UNENTERED) and not self._again.objects.get(address):
+                self._again.objects.set(address, 1)
+                earlier.setdefault(first - _MARK, []).append(each)
+        for holder, objects in earlier.items():
+            self._take(objects, holder)
         if new:
-            holders.update(dict.fromkeys(new, self._number))
             # An earlier walk has reached their referrer too, but it was ended before: it will find these to be ours.
-            self._take(list(map(found.__getitem__, new)), NOBODY)
+            self._take(new, NOBODY)
 
     def _take(self, objects: list[Any], holder: int) -> None:
         """Count objects, and put their referents on the list."""
@@ -216,6 +233,8 @@ class Walk:
             sizes, head = list(map(getsizeof, objects)), 0
         total = sum(sizes) + head * len(objects)
         self._count(total, len(objects), holder)
+        if self._below:
+            self._behind += total
         if classes <= _ATOMS:
             return
         if max(sizes) > _LARGE:
@@ -255,8 +274,7 @@ class Walk:
         if kind.how == "frame":
             objects = list(filter(ended, objects))
         elif kind.how not in ("object", "function"):
-            for each in objects:
-                self._take_buffer(kind, each, holder)
+            self._take_buffers(kind, objects, holder)
             return
         self._count(sum(map(kind.sizeof, objects)) + kind.head * len(objects), len(objects), holder)
         if kind.how == "function":
@@ -279,19 +297,35 @@ class Walk:
         if len(referents) != 2 or type(referents[0]) is not dict:  # otherwise they have become a dict
             self._count(inline_values(len(referents) - 1), 0, holder)  # one is its class
 
-    def _take_buffer(self, kind: Kind, each: Any, holder: int) -> None:
-        try:
-            memory = self._kinds.buffers.memory(kind.how, each)
-        except Exception as error:  # closed, or its memory cannot be read
-            why = f"a {class_name(each)} does not tell: {class_name(error)}"
-            memory = Memory(kind.sizeof(each), None, 0, (), why)
-        self._hidden = self._hidden or memory.unknown
-        self._count(memory.own + kind.head, 1, holder)
-        referents = get_referents(each)
-        if memory.refers or referents:  # most refer to nothing; to find that out later costs a slice for each
-            self._push(Lying(chain(memory.refers, referents)), holder)
-        if memory.place is not None:
-            self._take_place(memory.place, memory.size, holder)
+    def _take_buffers(self, kind: Kind, objects: list[Any], holder: int) -> None:
+        """Count arrays of one class; what they refer to is looked at together: a slice for each would take longer."""
+        below = self._below
+        owners: list[Any] = []
+        referents: list[Any] = []
+        of_owners = 0
+        for each in objects:
+            try:
+                memory = self._kinds.buffers.memory(kind.how, each)
+            except Exception as error:  # closed, or its memory cannot be read
+                why = f"a {class_name(each)} does not tell: {class_name(error)}"
+                memory = Memory(kind.sizeof(each), None, 0, unknown=why)
+            self._hidden = self._hidden or memory.unknown
+            self._count(memory.own + kind.head, 1, holder)
+            if not below:
+                self._shown += memory.size
+            if memory.place is not None:
+                self._take_place(memory.place, memory.size, holder)
+            elif memory.owner is not None:
+                owners.append(memory.owner)
+                of_owners += memory.size
+            if memory.inside is not None:
+                self._push(Lying(memory.inside), holder)
+            referents += get_referents(each)
+            del memory  # no reference of its own to the owner: the next slice counts references
+        if referents:
+            self._push_copy(referents, holder)
+        if owners:
+            self._push_copy(owners, holder, shown=of_owners)
 
     def _take_reference(self, reference: ObjectRef[Any], holder: int) -> None:
         """Count what a reference keeps in shared memory, once in all; the reference itself takes almost no memory."""
@@ -305,18 +339,20 @@ class Walk:
         """Count memory that other variables may have reached too."""
         if isinstance(place[1], tuple):
             self._note(place[1][0])  # its segment
-        if place in self._again or self._holders.get(place) == self._number:
+        first = self._holders.of_place(place)
+        if first == self._number + _MARK or self._again.of_place(place):
             return
-        if place in self._holders:
-            self._again.add(place)
-            holder = self._holders[place]
+        if first:
+            self._again.set_place(place, 1)
+            holder = first - _MARK
         else:
-            self._holders[place] = self._number
+            self._holders.set_place(place, self._number + _MARK)
             holder = NOBODY  # a walk that was ended has reached its referrer too: it will find this to be ours
             if size >= PAGESIZE and place[0] in (HOST, MAPPED):
                 self._places[place] = size
         if place[0] in (HOST, MAPPED):
             self._count(size, 0, holder)
+            self._behind += size
         else:
             self._devices[place[0]] = self._devices.get(place[0], 0) + size
 
@@ -325,17 +361,6 @@ class Walk:
         self._objects += objects
         if holder != NOBODY:
             self._shared[holder] = self._shared.get(holder, 0) + size
-
-    def _estimate(self) -> int | None:
-        """Return an estimate of the whole: the part that was walked, scaled by the outermost container of known length.
-
-        Objects at the same level in containers of unknown length are left out.
-        """
-        for part in self._parts:
-            if part.total > part.done > 0:
-                each = (self._bytes - part.before) / part.done
-                return round(self._bytes + each * (part.total - part.done))
-        return None
 
 
 def _held_by_function(function: FunctionType) -> list[Any]:

@@ -11,6 +11,7 @@ from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Body, Collected, Gathered, Group
 from meshrt.hooks.operations import GroupedOperation, body_of, collected
 from meshrt.mesh.registry import Registry
+from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Gather, LeaveGather
 from meshrt.wire.tree import Gathered as AgentGathered
 
@@ -79,8 +80,7 @@ class Gathers:
     def __init__(self, registry: Registry, call_later: Callable[[float, Callable[[], None]], None]) -> None:
         self._registry = registry
         self._call_later = call_later
-        self._gathers: dict[int, _Gather] = {}
-        self._count = 0
+        self._gathers: PendingTable[_Gather] = PendingTable()
 
     def begin(
         self,
@@ -98,9 +98,7 @@ class Gathers:
         for mesh_id, ranks in targets.items():
             if ranks:
                 self._share_out(gather, mesh_id, ranks, shares)
-        self._count += 1
-        number = self._count
-        self._gathers[number] = gather
+        number = self._gathers.add(gather)
         try:
             for agent, share in shares.items():
                 if agent.full:
@@ -157,7 +155,7 @@ class Gathers:
 
     def leave(self, number: int) -> None:
         """End the reports of a question; a no-op for one that is done."""
-        gather = self._gathers.pop(number, None)
+        gather = self._gathers.remove(number)
         if gather is not None:
             for agent in gather.agents:
                 if not agent.gone:
@@ -165,7 +163,7 @@ class Gathers:
 
     def received(self, gathered: AgentGathered) -> None:
         """An agent has answers."""
-        gather = self._gathers.get(gathered.id)
+        gather = self._gathers.find(gathered.id)
         if gather is not None:
             for mesh_id, kind, ranks, same, per in gathered.groups:
                 gather.add(mesh_id, kind, ranks, same, per)
@@ -173,33 +171,33 @@ class Gathers:
 
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
         """A rank has ended."""
-        for number, gather in tuple(self._gathers.items()):
+        for number, gather in self._gathers.waiting():
             if rank in gather.waiting.get(mesh_id, ()):
                 gather.add(mesh_id, "gone", [rank], how)
                 self._look(number)
 
     def _look(self, number: int) -> None:
         """All in?"""
-        gather = self._gathers[number]
-        if not gather.waiting and not gather.ended:
+        gather = self._gathers.find(number)
+        if gather is not None and not gather.waiting and not gather.ended:
             # Behind the current function: that may be the call that asked.
             gather.ended = True
             self._call_later(0.0, lambda: self._tick(number))
 
     def _tick(self, number: int) -> None:
-        gather = self._gathers.get(number)
+        gather = self._gathers.find(number)
         if gather is None:
             return
         gathered = gather.take() if gather.groups or not gather.waiting or not gather.reported else None
         if gathered is not None and gathered.done:
-            del self._gathers[number]
+            self._gathers.remove(number)
         else:
             self._call_later(_NEXT, lambda: self._tick(number))
         if gathered is not None:
             gather.report(gathered)
 
     def _give_up(self, number: int) -> None:
-        gather = self._gathers.get(number)
+        gather = self._gathers.find(number)
         if gather is None:
             return
         for mesh_id, ranks in tuple(gather.waiting.items()):

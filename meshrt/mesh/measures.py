@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from meshrt.hooks.facts import Measured
+import msgspec
+
+from meshrt.hooks.measured import Measured
 from meshrt.mesh.registry import Registry
+from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Measure
 from meshrt.wire.tree import Measured as AgentMeasured
 
@@ -21,7 +24,7 @@ class _Question:
     def __init__(self, waiting: set[AgentLink], done: asyncio.Future[None]) -> None:
         self.waiting = waiting
         self.done = done
-        self.answer = Measured({}, {}, [], [])
+        self.answer = Measured()
 
 
 class Measures:
@@ -33,8 +36,7 @@ class Measures:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._questions: dict[int, _Question] = {}
-        self._count = 0
+        self._questions: PendingTable[_Question] = PendingTable()
 
     async def ask(
         self,
@@ -51,31 +53,30 @@ class Measures:
             for rank in ranks:
                 if record is not None and rank not in record.fates:
                     shares.setdefault(record.agent_of[rank], {}).setdefault(mesh_id, []).append(rank)
-        self._count += 1
-        number = self._count
         asked = {agent for agent in shares if not (agent.gone or agent.full)}
         question = _Question(set(asked), asyncio.get_running_loop().create_future())
-        self._questions[number] = question
+        number = self._questions.add(question)
         try:
             for agent in asked:
                 agent.send(Measure(number, shares[agent], references, work))
             if question.waiting:
                 await asyncio.wait([question.done], timeout=seconds)
         finally:
-            del self._questions[number]
+            self._questions.remove(number)
         silent = question.waiting | {agent for agent in shares.keys() - asked if not agent.gone}
         question.answer.silent.extend(sorted(agent.host for agent in silent))
         return question.answer
 
     def received(self, agent: AgentLink, measured: AgentMeasured) -> None:
         """An agent has measured."""
-        question = self._questions.get(measured.id)
+        question = self._questions.find(measured.id)
         if question is None:
             return  # too late
         answer = question.answer
         for mesh_id, rank, facts in measured.rows:
-            answer.ranks.setdefault((mesh_id, rank), {}).update(facts)
-        answer.references.extend({"host": agent.host, **row} for row in measured.references)
+            known = answer.ranks.get((mesh_id, rank))
+            answer.ranks[mesh_id, rank] = facts if known is None else known.joined(facts)
+        answer.references += [msgspec.structs.replace(row, host=agent.host) for row in measured.references]
         if measured.agent is not None:
             answer.agents[agent.host] = measured.agent
         if measured.done:
@@ -83,7 +84,7 @@ class Measures:
 
     def gone(self, agent: AgentLink) -> None:
         """An agent has ended."""
-        for question in self._questions.values():
+        for _, question in self._questions.waiting():
             self._end(question, agent)
 
     @staticmethod

@@ -69,7 +69,7 @@ def _ranks(targets: Targets, actor: str, ranks: str) -> dict[str, list[int]]:
         mesh_id = part.actor.mesh.mesh_id
         found[mesh_id] = sorted({*found.get(mesh_id, ()), *part.ranks})
     if not found:
-        raise UsageError("no actor runs, and ranks are chosen among those of actors; expected no choice")
+        raise UsageError("ranks cannot be selected, as no actor runs; expected neither an actor nor a selection")
     return found
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from meshrt.hooks.facts import Measured
+from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.places import NOWHERE, Place, names_file
 from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, POST_MORTEM, RUNNING, STOPPED, silence
@@ -56,15 +56,15 @@ class State:
         """Whether the rank will not answer."""
         return self.word in (DEAD, NOT_ANSWERING)
 
-    def measured(self, facts: Mapping[str, object], host: str, measured: Measured) -> State:
+    def measured(self, facts: ProcessFacts | None, host: str, measured: Measured) -> State:
         """Return the state, or "not answering" if the agent of its host has not answered: then it is not known.
 
         Args:
-            facts: The agent's answer about the rank; empty: there was none.
+            facts: The agent's answer about the rank; None: there was none.
             host: The rank's host.
             measured: Which hosts have not answered.
         """
-        if facts or host not in measured.silent or self.word == DEAD:
+        if facts is not None or host not in measured.silent or self.word == DEAD:
             return self
         return replace(self, word=NOT_ANSWERING, note=silence("host"))
 

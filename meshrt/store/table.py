@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
 
+from meshrt.hooks.measured import ReferenceRow
 from meshrt.store.registry import Segment
 
 __all__ = ["held_by", "in_files", "segment_rows"]
@@ -13,49 +13,47 @@ __all__ = ["held_by", "in_files", "segment_rows"]
 _NAMES = 3
 
 
-def segment_rows(segments: Iterable[Segment], now: int, wanted: str | None = None) -> list[dict[str, Any]]:
+def segment_rows(segments: Iterable[Segment], now: int, wanted: str | None = None) -> list[ReferenceRow]:
     """Return the segments that are alike together.
-
-    Each row: ``{"kind", "disk" (in a file), "site", "owner" (pid), "size" (bytes of one), "count", "holders": [[pid,
-    count]], "age" (seconds, of the oldest), "names": the first of them}``.
 
     Args:
         now: Monotonic ns of this host.
         wanted: Those only whose name begins so, each for itself.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[Hashable, list[Segment]] = {}
     for segment in segments:
-        name = f"{segment.id:016x}"
-        if wanted is not None and not name.startswith(wanted):
-            continue
-        holders = tuple(sorted(segment.holders.items()))
-        key = (segment.kind, segment.disk, segment.site, segment.owner, segment.size, holders)
-        row = found.get(key if wanted is None else (name,))
-        age = (now - segment.since) / 1e9
-        if row is None:
-            found[key if wanted is None else (name,)] = {
-                "kind": segment.kind,
-                "disk": segment.disk,
-                "site": segment.site,
-                "owner": segment.owner,
-                "size": segment.size,
-                "count": 1,
-                "holders": [list(holder) for holder in holders],
-                "age": age,
-                "names": [name],
-            }
-            continue
-        row["count"] += 1
-        row["age"] = max(row["age"], age)
-        if len(row["names"]) < _NAMES:
-            row["names"].append(name)
-    return list(found.values())
+        if wanted is None:
+            holders = frozenset(segment.holders.items())
+            key: Hashable = (segment.kind, segment.disk, segment.site, segment.owner, segment.size, holders)
+            found.setdefault(key, []).append(segment)
+        elif _name(segment).startswith(wanted):
+            found[segment.id] = [segment]
+    return [_row(alike, now) for alike in found.values()]
 
 
-def held_by(segments: Iterable[Segment]) -> dict[int, list[int]]:
+def _row(alike: Sequence[Segment], now: int) -> ReferenceRow:
+    first = alike[0]
+    return ReferenceRow(
+        kind=first.kind,
+        disk=first.disk,
+        site=first.site,
+        owner=first.owner,
+        size=first.size,
+        count=len(alike),
+        holders=sorted(first.holders.items()),
+        age=(now - min(segment.since for segment in alike)) / 1e9,
+        names=[_name(segment) for segment in alike[:_NAMES]],
+    )
+
+
+def _name(segment: Segment) -> str:
+    return f"{segment.id:016x}"
+
+
+def held_by(segments: Iterable[Segment]) -> dict[int, tuple[int, int, int]]:
     """Return what each process has to do with the store, by pid, in bytes.
 
-    ``[what it owns, what it holds of others, what it owns and only others hold still]``.
+    What it owns, what it holds of others, what it owns and only others hold still.
     """
     found: dict[int, list[int]] = {}
     for segment in segments:
@@ -66,7 +64,7 @@ def held_by(segments: Iterable[Segment]) -> dict[int, list[int]]:
         for pid in segment.holders:
             if pid != segment.owner:
                 found.setdefault(pid, [0, 0, 0])[1] += segment.size
-    return found
+    return {pid: (own, held, pinned) for pid, (own, held, pinned) in found.items()}
 
 
 def in_files(segments: Iterable[Segment]) -> int:

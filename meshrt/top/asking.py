@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from meshrt.escapes import escaped
-from meshrt.hooks.facts import Body
 from meshrt.inspect.merged import MergedStacks
 from meshrt.inspect.operations import ListRanks, Where
 from meshrt.inspect.output import tails
 from meshrt.inspect.text import render_stacks
 from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
+from meshrt.memory.document import of_mesh
 from meshrt.memory.look import Look as Shown
 from meshrt.memory.table import render
 from meshrt.program.words import DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED
@@ -64,11 +63,8 @@ class Asking:
 
     def variables(self, row: Row) -> str:
         """Return the variables of a rank as text, the largest first."""
-        document = ask(
-            _Of(self._connection, row.mesh_id),
-            ranks=str(row.rank), actor="", variables=True, frames=True, milliseconds=MILLISECONDS, references=None,
-        )  # fmt: skip
-        return render(document, Shown(ranks=False))
+        document = ask(self._connection, ranks=str(row.rank), variables=True, frames=True, milliseconds=MILLISECONDS)
+        return render(of_mesh(document, row.mesh_id), Shown(ranks=False))
 
     def log(self, row: Row) -> str:
         """Return the last lines that a rank has printed."""
@@ -90,21 +86,3 @@ class Asking:
         if state == STOPPED:
             return [f"{debugger}, and there:  attach {label} {row.rank}" for label in labels]
         return [f"{debugger}, and there:  interrupt {label} ranks({row.rank})    stops it" for label in labels]
-
-
-class _Of:
-    """Requests memory over a connection, and drops other meshes: rank numbers are not unique among meshes."""
-
-    def __init__(self, connection: ToolConnection, mesh_id: str) -> None:
-        self._connection = connection
-        self._mesh_id = mesh_id
-
-    def request(self, operation: str, body: Body, timeout: float) -> Body:
-        """Send a request; returns the answer without other meshes. ``timeout``: seconds."""
-        answer: dict[str, Any] = self._connection.request(operation, body, timeout)
-        where = answer["columns"].index("mesh_id")
-        return {
-            **answer,
-            "ranks": [row for row in answer["ranks"] if row[where] == self._mesh_id],
-            "variables": [row for row in answer["variables"] if row["mesh_id"] == self._mesh_id],
-        }

@@ -26,7 +26,7 @@ class RankWork:
             call = runs.get(load.actor)
             endpoint = call.endpoint if call is not None else ""
             actors.append(ActorWork(load.actor, endpoint, load.calls, load.waiting, load.more))
-        kept = {name: facts["kept"] for name, facts in devices().items()}
+        kept = {name: device.kept for name, device in devices().items()}
         return Grouped(None, WorkOfRank(actors, kept, time.monotonic()))
 
 

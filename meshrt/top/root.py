@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 from meshrt.hooks.facts import Answered
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.measured import ProcessFacts
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.inspect.asking import gather_groups
-from meshrt.memory.references import held_of
+from meshrt.memory.references import Held, held_of
 from meshrt.program.chosen import choose
 from meshrt.program.program import program_of
 from meshrt.program.states import State
@@ -37,8 +37,7 @@ _MEASURE_SECONDS = 0.8
 _NOTE = 120
 _STOPPED = ("T", "t")
 
-#: What of an agent's answer about a rank is in `Use`, in its order.
-_USE = ("rss", "shmem", "swap", "cpu", "at", "threads")
+_USE = Use.__struct_fields__
 
 
 class Looks:
@@ -77,9 +76,9 @@ class Looks:
         for mesh in meshes:
             for rank in chosen.targets.get(mesh.mesh_id, ()):
                 address = (mesh.mesh_id, rank)
-                facts, pid, host = measured.ranks.get(address, {}), mesh.pids.get(rank, 0), mesh.hosts[rank]
+                facts, pid, host = measured.ranks.get(address), mesh.pids.get(rank, 0), mesh.hosts[rank]
                 doing = self._doing(mesh, rank, chosen.doing(*address), facts).measured(facts, host, measured)
-                store = held.get(pid, {})
+                store = held.get(pid, Held())
                 rows.append(
                     RankLook(
                         *address,
@@ -90,20 +89,20 @@ class Looks:
                         since=doing.since,
                         place=doing.where,
                         note=doing.note[:_NOTE],
-                        use=Use(*map(facts.get, _USE)),
-                        store=store.get("store_own", 0) + store.get("store_held", 0),
+                        use=Use() if facts is None else Use(*(getattr(facts, name) for name in _USE)),
+                        store=store.own + store.held,
                         work=told.get(address),
                     )
                 )
         kept = [MeshLook(mesh.mesh_id, mesh.name, mesh.shape.to_wire(), mesh.actors) for mesh in meshes]
         return Looked(time.time_ns() / 1e9, self._services.run_id, kept, rows)
 
-    def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: Mapping[str, object]) -> State:
+    def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: ProcessFacts | None) -> State:
         """Return the state of a rank; the kernel reports a stop by a signal before any request times out."""
         if rank in mesh.ended:  # perhaps since the request
             ended = mesh.ended[rank]
             return State(DEAD, ended.when, note=ended.how)
-        if facts.get("kernel") in _STOPPED and not known.silent:
+        if facts is not None and facts.kernel in _STOPPED and not known.silent:
             return State(NOT_ANSWERING, time.time_ns() / 1e9, known.place, silence("stopped"))
         before = self._ended.get((mesh.mesh_id, rank))
         if rank in mesh.incarnations and not known.note:

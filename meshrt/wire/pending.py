@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 __all__ = ["PendingTable"]
@@ -42,6 +42,10 @@ class PendingTable(Generic[T]):
     def remove(self, number: int) -> T | None:
         """Return what has waited for the answer; nothing does any more. None: nothing did."""
         return self._waiting.pop(number, None)
+
+    def waiting(self) -> Sequence[tuple[int, T]]:
+        """Return the questions that are not answered, with what waits for their answers."""
+        return tuple(self._waiting.items())
 
     def clear(self) -> Iterator[T]:
         """No answers will come: remove and return what waits for them, one by one."""

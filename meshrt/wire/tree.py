@@ -12,6 +12,7 @@ from typing import Any
 
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.measured import AgentFacts, ProcessFacts, ReferenceRow
 from meshrt.wire.control import Catalogue, Message
 
 __all__ = [
@@ -292,12 +293,10 @@ class Serves(Message, frozen=True, tag="serves"):
 class Measured(Message, frozen=True, tag="measured"):
     """A part of the answer to a `Measure`; ``done``: the last one."""
 
-    any_depth = True
-
     id: int
-    rows: Sequence[tuple[str, int, dict[str, Any]]]
-    agent: dict[str, Any] | None = None
-    references: Sequence[dict[str, Any]] = ()
+    rows: Sequence[tuple[str, int, ProcessFacts]]
+    agent: AgentFacts | None = None
+    references: Sequence[ReferenceRow] = ()
     done: bool = False
 
 

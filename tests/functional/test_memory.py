@@ -20,7 +20,7 @@ import meshrt
 from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SelectionError, UsageError, proc_mesh
 from meshrt.hooks.services import RootServices
 from meshrt.host.memory import private
-from meshrt.inspect.asking import gather_all
+from meshrt.inspect.asking import gather_groups
 from meshrt.memory import root
 from meshrt.memory.sizing import Snapshot
 from meshrt.mesh.program import start_root
@@ -109,9 +109,9 @@ def test_ranks_whose_agent_does_not_answer_are_not_waited_for(monkeypatch: pytes
 
     def gather(services: RootServices, targets: Mapping[str, Sequence[int]], *rest: Any, **more: Any) -> Any:
         asked.append(targets)
-        return gather_all(services, targets, *rest, **more)
+        return gather_groups(services, targets, *rest, **more)
 
-    monkeypatch.setattr(root, "gather_all", gather)
+    monkeypatch.setattr(root, "gather_groups", gather)
     monkeypatch.setattr(root, "_SILENT_SECONDS", 1.0)
     with paused(psutil.Process(pids[1]).ppid()):
         document = meshrt.memory(variables=True)
@@ -169,8 +169,8 @@ def test_a_variable_is_opened() -> None:
     assert "no variables of 3 ranks (0-1,3): it has no holder.self.kept['old']" in shown
     for name, complaint in (
         ("self.batchs", "no variable 'self.batchs'; did you mean 'self.batches'?"),
-        ("self.kept['odl']", "in self.kept; did you mean \"self.kept['old']\"?"),
-        ("self.weights.x", "in self.weights; there is nothing in it"),
+        ("self.kept['odl']", "self.kept (dict) contains no \"self.kept['odl']\"; did you mean \"self.kept['old']\"?"),
+        ("self.weights.x", "self.weights (numpy.ndarray) cannot be opened: there are no variables in it"),
     ):
         with pytest.raises(UsageError, match=re.escape(complaint)):
             meshrt.memory("ranks(n=2)", variables=name)
@@ -188,11 +188,11 @@ def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
     assert not bound["exact"] and bound["why"] == "budget"
     exact = sizes(meshrt.memory(exact=True), "self.numbers")[0]
     assert exact["exact"] and exact["bytes"] > 300_000 * 80 > bound["bytes"] > 300_000 * 8
-    with pytest.raises(UsageError, match="milliseconds is a number, 0 or more"):
+    with pytest.raises(UsageError, match="milliseconds is -1; expected a number, 0 or more"):
         meshrt.memory(variables=True, milliseconds=-1)
-    with pytest.raises(UsageError, match="milliseconds is a number, 0 or more, or null for no limit; not nan"):
+    with pytest.raises(UsageError, match="milliseconds is nan; expected a number, 0 or more, or null"):
         meshrt.memory(variables=True, milliseconds=float("nan"))
-    with pytest.raises(UsageError, match="variables is True, False, or the name of one, not 5"):
+    with pytest.raises(UsageError, match="variables is 5; expected True, False, or the name of a variable"):
         meshrt.memory(variables=5)  # type: ignore[arg-type]
 
 
@@ -250,7 +250,7 @@ def test_processes_without_a_mesh_and_meshes_without_an_actor() -> None:
     assert "expected a mesh, and to be called there" in done.stderr
     proc_mesh(n=1).initialized.get(WAIT)
     assert rows(meshrt.memory())[0]["actors"] == []
-    with pytest.raises(UsageError, match="no actor runs, and ranks are chosen among those of actors"):
+    with pytest.raises(UsageError, match="ranks cannot be selected, as no actor runs"):
         meshrt.memory("ranks(0)")
 
 
@@ -369,7 +369,9 @@ def check_the_document(saved: Path) -> None:
 
 def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "300MX")
-    with pytest.raises(UsageError, match="MESHRT_MEMORY_LIMIT: '300MX' is no size; expected a number of bytes, or one"):
+    with pytest.raises(
+        UsageError, match="MESHRT_MEMORY_LIMIT: '300MX' is not a size; expected a number of bytes, or one"
+    ):
         proc_mesh(n=1)
     monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "400 MiB")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # numpy's library reserves memory for each processor

@@ -51,7 +51,7 @@ class Keeper(Actor):
 
     @endpoint
     def own_memory(self) -> int:
-        return shares(os.getpid())["private"]
+        return shares(os.getpid()).private or 0
 
 
 class Own(torch.Tensor):  # type: ignore[misc, name-defined]

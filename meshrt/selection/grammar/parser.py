@@ -152,9 +152,9 @@ class _Parser(Cursor):
             raise complain("!= is not part of the grammar", self.text, span, (f"!{word}=...",))
         if word == "ranks":
             raise complain("'ranks' needs parentheses", self.text, span, ("ranks(...)",))
-        guess = near_miss(word, (*STATE_WORDS, "all", "at", "ranks")) or "; a dimension needs a value"
+        guess = near_miss(word, (*STATE_WORDS, "all", "at", "ranks")) or ""
         expected = (f"{word}=... for a dimension", "all", *STATE_WORDS, "at FILE:LINE")
-        raise complain(f"{word!r} is no word of the grammar{guess}", self.text, span, expected)
+        raise complain(f"unknown word {word!r} in a selection{guess}", self.text, span, expected)
 
     def at_ranks(self) -> bool:
         """Whether ``ranks(`` comes next."""

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks.facts import Body, Collected, Gathered, Group, Measured, Wait
+from meshrt.hooks.facts import Body, Collected, Gathered, Group, Wait
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.measured import Measured
 from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report, Served, Taken, body_of, collected
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.snapshot import MeshFacts, Silent
@@ -195,7 +196,7 @@ class FakeRoot:
         *,
         work: bool = False,
     ) -> Measured:
-        return Measured({}, {}, [], [])
+        return Measured()
 
     def call_soon(self, function: Callable[[], None]) -> None:
         self.call_later(0.0, function)

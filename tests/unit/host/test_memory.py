@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 
+from meshrt.hooks.measured import ProcessFacts
 from meshrt.host import osutil
 from meshrt.host.memory import work
 
@@ -25,12 +26,12 @@ def test_the_work_of_a_process_whatever_its_name_is() -> None:
         after = time.process_time()
     finally:
         osutil.set_name(name)
-    assert before - tick <= found["cpu"] <= after + tick
-    assert begun < found["at"] <= time.monotonic()
-    assert (found["kernel"], found["threads"]) == ("R", len(os.listdir("/proc/self/task")))
+    assert before - tick <= (found.cpu or 0) <= after + tick
+    assert begun < (found.at or 0) <= time.monotonic()
+    assert (found.kernel, found.threads) == ("R", len(os.listdir("/proc/self/task")))
 
 
 def test_a_process_that_has_ended_does_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
-    assert work(ended.pid) == {}
+    assert work(ended.pid) == ProcessFacts()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshrt.commandline.shell import run_words
-from meshrt.memory.document import read, write
+from meshrt.memory.document import plain, read, write
 from tests.unit.memory.documents import MIB, document, rank, variable
 
 
@@ -44,7 +44,7 @@ def test_formats(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--open", str(kept), *options]) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1] and shown[0].startswith("RANK ")
-    assert json.loads(shown[2]) == json.loads(shown[3]) == read(kept)
+    assert json.loads(shown[2]) == json.loads(shown[3]) == plain(read(kept))
     assert json.loads(shown[4]).keys() - json.loads(shown[3]).keys() == {"groups"}
 
 

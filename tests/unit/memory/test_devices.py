@@ -12,28 +12,29 @@ from meshrt.memory.devices import device_names, device_totals
 from meshrt.memory.groups import grouped
 from meshrt.memory.heap import heap
 from meshrt.memory.look import Look
+from meshrt.memory.operations import Device, RankRow
 from meshrt.memory.table import render
 from tests.unit.memory.documents import MIB, document, lines, rank, variable
 
 
-def on_device(number: int, kept: int, **facts: Any) -> dict[str, Any]:
+def on_device(number: int, kept: int, **facts: Any) -> RankRow:
     return rank(number, 10 * MIB, devices={"cuda:0": {"used": 0, "kept": kept, **facts}})
 
 
 def test_what_torch_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert heap()["devices"] == {}
+    assert heap().devices == {}
     cuda = ModuleType("torch.cuda")
     kept = [0, 5, 7]
     told = {"is_initialized": lambda: False, "device_count": lambda: 3, "memory_reserved": kept.__getitem__}
     vars(cuda).update(told, memory_allocated=lambda index: kept[index] - 1)
     monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert heap()["devices"] == {}, "a device that is not in use is not asked"
+    assert heap().devices == {}, "a device that is not in use is not asked"
     vars(cuda)["is_initialized"] = lambda: True
-    assert heap()["devices"] == {"cuda:1": {"used": 4, "kept": 5}, "cuda:2": {"used": 6, "kept": 7}}
+    assert heap().devices == {"cuda:1": Device(5, 4), "cuda:2": Device(7, 6)}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-8a1f")
-    visible = heap()["devices"]
-    assert visible["cuda:1"]["visible"] == "GPU-8a1f" and "visible" not in visible["cuda:2"]
+    visible = heap().devices
+    assert visible["cuda:1"].visible == "GPU-8a1f" and visible["cuda:2"].visible is None
 
 
 def test_devices_are_named_as_the_host_calls_them() -> None:
@@ -62,7 +63,7 @@ def test_addresses_of_hosts() -> None:
     assert "ADDRESS" in text and " 10.0.0.0 (+1) " in text
     assert "ADDRESS" not in render(document(ranks[::2]), Look())
     assert "ADDRESS" in render(document(ranks[::2]), Look(addresses=True))
-    assert {row["key"]: row["address"] for row in grouped(document(ranks), "host")} == {
+    assert {row.key: row.address for row in grouped(document(ranks), "host")} == {
         "node0": "10.0.0.0",
         "node1": "10.0.0.1",
     }

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt.errors import UsageError
+from meshrt.hooks.measured import ReferenceRow
 from meshrt.memory.document import Document
 from meshrt.memory.groups import grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
+from meshrt.memory.operations import LeftOut
 from meshrt.memory.pace import SHARE, Pace
 from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
@@ -34,18 +37,20 @@ def test_growth() -> None:
     ]
     assert "growth of all ranks in 12 s: +6.0 MiB (summed over ranks); gone: self.old, self.ref\n" in f"{text}\n"
     bound = {0: [variable("self.x", 2 * MIB, exact=False)], 1: []}
-    (row,) = add_growth(document([rank(0, MIB), rank(1, MIB)], bound), before)["variables"]
-    assert "growth" not in row["sizes"][0], "a lower bound and an exact size have no difference"
-    other = {**before, "run_id": "another", "ranks": [{**row, "mesh_id": "n"} for row in before["ranks"]]}
-    other["variables"] = [{**row, "mesh_id": "n"} for row in before["variables"]]
-    assert add_growth(other, before)["ranks"][1]["growth"] == 0
-    assert {size["growth"] for row in add_growth(other, before)["variables"] for size in row["sizes"]} == {0}
+    (row,) = add_growth(document([rank(0, MIB), rank(1, MIB)], bound), before).variables or ()
+    assert row.sizes[0].growth is None, "a lower bound and an exact size have no difference"
+    ranks = [replace(row, mesh_id="n") for row in before.ranks]
+    variables = [replace(row, mesh_id="n") for row in before.variables or ()]
+    other = replace(before, run_id="another", ranks=ranks, variables=variables)
+    assert add_growth(other, before).ranks[1].growth == 0
+    assert {size.growth for row in add_growth(other, before).variables or () for size in row.sizes} == {0}
     with pytest.raises(UsageError, match=r"shows all variables; expected one of self\.x"):
-        add_growth({**other, "opened": "self.x"}, before)
+        add_growth(replace(other, opened="self.x"), before)
 
 
 def test_what_was_not_counted_to_its_end_has_grown_by_a_lower_bound_or_nothing_is_said() -> None:
-    exact, guess = {"exact": True}, {"exact": False, "estimate": 5 * MIB, "why": "budget"}
+    exact: dict[str, Any] = {"exact": True}
+    guess: dict[str, Any] = {"exact": False, "estimate": 5 * MIB, "why": "budget"}
     for size, then, now, later, growth in (
         (5 * MIB, exact, 7 * MIB, guess, 2 * MIB),
         (1 * MIB, guess, 7 * MIB, guess, 2 * MIB),
@@ -56,9 +61,9 @@ def test_what_was_not_counted_to_its_end_has_grown_by_a_lower_bound_or_nothing_i
     ):
         sizes = (variable("self.x", size, **then), variable("self.x", now, **later))
         before, after = (document([rank(0, MIB)], {0: [each]}) for each in sizes)
-        (row,) = add_growth(after, before)["variables"]
-        (found,) = row["sizes"]
-        assert (found.get("growth"), found.get("growth_exact")) == (growth, growth and False)
+        (row,) = add_growth(after, before).variables or ()
+        (found,) = row.sizes
+        assert (found.growth, found.growth_exact) == (growth, growth and False)
 
 
 def test_a_lower_bound_of_a_growth_ranks_what_it_is_of() -> None:
@@ -73,19 +78,23 @@ def test_a_lower_bound_of_a_growth_ranks_what_it_is_of() -> None:
         "self.log list = 2.0 MiB +1.0 MiB +1.0 MiB [0-1] x2 same",
     ]
     by_type = render(found, Look(by="type"))
-    assert lines(by_type, "list") == ["list 2 >= 113.0 MiB >= +11.0 MiB >= +11.0 MiB"]
+    assert lines(by_type, "list") == ["list 2 >= 113.0 MiB ~ 184.0 MiB >= +11.0 MiB >= +11.0 MiB"]
 
 
 def test_of_what_is_not_known_to_have_grown_nothing_is_said() -> None:
-    lists, unknown = [variable("self.a", MIB), variable("self.b", MIB)], {"exact": False, "why": "budget"}
+    lists = [variable("self.a", MIB), variable("self.b", MIB)]
+    unknown: dict[str, Any] = {"exact": False, "why": "budget"}
     dicts = [variable("self.d", 9 * MIB, type="dict"), variable("self.s", 9 * MIB, type="set")]
     before = document([rank(0, 40 * MIB), rank(1, 40 * MIB)], {n: [*lists, *dicts] for n in range(2)})
-    now = [{**lists[0], "bytes": 3 * MIB}, {**lists[1], **unknown}, {**dicts[0], **unknown}]
+    now = [
+        variable("self.a", 3 * MIB),
+        variable("self.b", MIB, **unknown),
+        variable("self.d", 9 * MIB, type="dict", **unknown),
+        variable("self.s", 9 * MIB, type="set", **unknown),
+    ]
     ranks = [rank(0, 42 * MIB), rank(1, 40 * MIB)]
-    found = add_growth(document(ranks, {0: [*now, {**dicts[1], **unknown}], 1: [*lists, dicts[1]]}), before, before)
-    of_type = {
-        row["key"]: [row.get(word) for word in ("growth", "growth_exact", "grown")] for row in grouped(found, "type")
-    }
+    found = add_growth(document(ranks, {0: now, 1: [*lists, dicts[1]]}), before, before)
+    of_type = {row.key: [row.growth, row.growth_exact, row.grown] for row in grouped(found, "type")}
     # Of sets, one has not grown, and of the other it is not known: a bound of nothing.
     assert of_type == {"list": [2 * MIB, False, 2 * MIB], "dict": [None] * 3, "set": [None] * 3}
     shown = render(found, Look(by="type", sort="growth"))
@@ -96,52 +105,52 @@ def test_of_what_is_not_known_to_have_grown_nothing_is_said() -> None:
         "self.s set >= 9.0 MiB 0",
         "self.s set = 9.0 MiB 0 0 1",
     ]
-    for row in found["ranks"][1:]:
-        del row["growth"]
+    first, *others = found.ranks
+    found = replace(found, ranks=[first, *(replace(row, growth=None) for row in others)])
     (group,) = grouped(found, "actor")
-    assert (group["growth"], group["growth_exact"], group["grown"]) == (2 * MIB, False, 2 * MIB)
-    assert "growth_exact" not in grouped(add_growth(before, before), "actor")[0]
+    assert (group.growth, group.growth_exact, group.grown) == (2 * MIB, False, 2 * MIB)
+    assert grouped(add_growth(before, before), "actor")[0].growth_exact is None
     many = document([rank(n, 40 * MIB) for n in range(9)])
-    text = render(add_growth(many, {**many, "ranks": many["ranks"][1:]}), Look())
+    text = render(add_growth(many, replace(many, ranks=many.ranks[1:])), Look())
     assert [line.split()[0] for line in lines(text, "0 ", "[")] == ["0", "[1-8]"]
 
 
 def test_another_program_is_refused_and_another_run_is_said() -> None:
     before = document([rank(0, MIB)], time=100.0)
-    again = {**document([rank(0, 2 * MIB)]), "run_id": "another"}
+    again = replace(document([rank(0, 2 * MIB)]), run_id="another")
     grown = add_growth(again, before)
-    assert grown["since_run"] == "r" and "compared with another run of the program, r:" in render(grown, Look())
-    stranger = {**document([rank(0, MIB, mesh="other")]), "run_id": "another"}
+    assert grown.since_run == "r" and "compared with another run of the program, r:" in render(grown, Look())
+    stranger = replace(document([rank(0, MIB, mesh="other")]), run_id="another")
     with pytest.raises(UsageError, match=r"of another program \(r\), whose meshes are mesh1; expected .* with other"):
         add_growth(stranger, before)
     with pytest.raises(UsageError, match="of another program"):
         add_growth(stranger, stranger, before)
     # Meshes of any program may have the same name.
-    then = {**before, "script": "/home/me/then.py"}
-    assert add_growth({**again, "script": "/home/me/then.py"}, then)["since_run"] == "r"
-    assert add_growth({**again, "script": ""}, then)["since_run"] == "r", "one that has been typed"
+    then = replace(before, script="/home/me/then.py")
+    assert add_growth(replace(again, script="/home/me/then.py"), then).since_run == "r"
+    assert add_growth(replace(again, script=""), then).since_run == "r", "one that was typed"
     complaint = (
         r"another program, /home/me/then\.py \(r\); expected one of /home/me/now\.py, of this run \(another\) or"
     )
     with pytest.raises(UsageError, match=complaint):
-        add_growth({**again, "script": "/home/me/now.py"}, then)
+        add_growth(replace(again, script="/home/me/now.py"), then)
     with pytest.raises(UsageError, match=r"expected one of -c import a\\nx+\.\.\., of this run"):
-        add_growth({**again, "script": "-c import a\n" + 1000 * "x"}, then)
+        add_growth(replace(again, script="-c import a\n" + 1000 * "x"), then)
 
 
 def test_what_the_earlier_view_has_nothing_of_is_said() -> None:
     before = document([rank(0, MIB)], time=100.0)
     after = add_growth(document([rank(0, MIB)], {0: [variable("self.seen", MIB)]}), before)
-    assert after["not_compared"] == ["variables"]
+    assert after.not_compared == ["variables"]
     assert "kept without --vars: how variables have grown is not known" in render(after, Look(sort="growth"))
-    assert add_growth(after, after)["not_compared"] == []
+    assert add_growth(after, after).not_compared == []
     shared = add_growth(references(reference(1)), before)
     assert "kept without --refs: how references have grown is not known" in render(shared, Look(sort="growth"))
 
 
-def references(*rows: dict[str, Any], left_out: int = 0, **more: Any) -> Document:
-    beyond = {"count": left_out, "bytes": left_out}
-    return document([rank(0, MIB), rank(1, MIB)], references=list(rows), references_left_out=beyond, holders={}, **more)
+def references(*rows: ReferenceRow, left_out: int = 0, **more: Any) -> Document:
+    beyond = LeftOut(left_out, left_out)
+    return document([rank(0, MIB), rank(1, MIB)], references=rows, references_left_out=beyond, **more)
 
 
 def test_what_has_grown_in_shared_memory() -> None:
@@ -149,10 +158,10 @@ def test_what_has_grown_in_shared_memory() -> None:
     # One of the ten has changed hands, and rank 1 holds four more.
     now = references(reference(9), reference(5, holders=(101,)), reference(5, site="load.py:3"), time=112.0)
     found = add_growth(now, before)
-    assert [row["growth"] for row in found["references"]] == [0, 4 * MIB, 0]
-    (ended,) = found["references_ended"]
-    assert (ended["site"], ended["count"], ended["growth"]) == ("end.py:1", 0, -7 * MIB)
-    by_site = {row["key"]: (row["bytes"], row["growth"]) for row in grouped(found, "callsite")}
+    assert [row.growth for row in found.references or ()] == [0, 4 * MIB, 0]
+    (ended,) = found.references_ended or ()
+    assert (ended.site, ended.count, ended.growth) == ("end.py:1", 0, -7 * MIB)
+    by_site = {row.key: (row.bytes, row.growth) for row in grouped(found, "callsite")}
     assert by_site == {"train.py:9": (14 * MIB, 4 * MIB), "load.py:3": (5 * MIB, 0), "end.py:1": (0, -7 * MIB)}
     text = render(found, Look(sort="growth", ranks=False, most=1))
     assert lines(text, "abc", "+") == [
@@ -167,15 +176,16 @@ def test_what_has_grown_in_shared_memory() -> None:
 def test_of_what_an_answer_has_left_out_nothing_is_said() -> None:
     new, old = reference(3, site="new.py:1"), reference(3)
     found = add_growth(references(old, new), references(old, left_out=1))
-    assert [row.get("growth") for row in found["references"]] == [0, None]
-    assert "references_ended" not in add_growth(references(new, left_out=1), references(old))
+    assert [row.growth for row in found.references or ()] == [0, None]
+    assert add_growth(references(new, left_out=1), references(old)).references_ended is None
 
 
 def test_references_of_another_run_are_known_by_their_ranks() -> None:
-    before = {**references(reference(3)), "holders": {"100": ["mesh1", 0]}}
+    before = references(reference(3), holders={"100": ("mesh1", 0)})
     moved = reference(5, owner=900, holders=(900,))
-    found = add_growth({**references(moved), "holders": {"900": ["mesh1", 0]}, "run_id": "another"}, before)
-    assert found["references"][0]["growth"] == 2 * MIB and found["references_ended"] == []
+    found = add_growth(replace(references(moved, holders={"900": ("mesh1", 0)}), run_id="another"), before)
+    (row,) = found.references or ()
+    assert row.growth == 2 * MIB and found.references_ended == []
 
 
 def test_the_sum_of_growths_says_what_it_is_of() -> None:
@@ -186,7 +196,7 @@ def test_the_sum_of_growths_says_what_it_is_of() -> None:
     shared = "+16.0 MiB (summed over ranks: what several hold in shared memory counts for each)"
     assert lines(render(found, Look()), "growth") == [f"growth of all ranks in 0 s: {shared}"]
     assert growth_of_ranks(found, "grown", "since then", "auto") == f"growth of all ranks since then: {shared}"
-    dead = {**rank(2, 0, state="dead"), "rss": None}
+    dead = rank(2, None, state="dead")
     new = document([*(rank(n, 11 * MIB) for n in range(2)), dead, rank(3, 90 * MIB)])
     text = render(add_growth(new, before), Look())
     assert lines(text, "growth") == ["growth of 2 of 3 ranks in 0 s: +2.0 MiB (summed over ranks)"]
@@ -200,7 +210,7 @@ def test_a_rank_that_was_started_again_is_not_compared_with_the_process_before()
     now = {0: [held[0]], 1: [variable("self.buf", 56)]}
     again = document([rank(0, 51 * MIB), rank(1, 20 * MIB, pid=900)], now)
     found = add_growth(again, before)
-    assert [(row.get("growth"), row.get("restarted")) for row in found["ranks"]] == [(MIB, None), (None, True)]
+    assert [(row.growth, row.restarted) for row in found.ranks] == [(MIB, None), (None, True)]
     text = render(found, Look(sort="growth"))
     assert lines(text, "self", "growth", "started") == [
         "self.buf list = 30.0 MiB 0 0",
@@ -208,10 +218,10 @@ def test_a_rank_that_was_started_again_is_not_compared_with_the_process_before()
         "growth of 1 of 2 ranks in 0 s: +1.0 MiB (summed over ranks); gone: self.old",
         "started again since then: 1 rank (1); how much more they have than before is not known",
     ]
-    watched = add_growth(again, again, before)["ranks"][1]
-    assert (watched["growth"], watched.get("grown"), watched["restarted"]) == (0, None, True)
-    other_run = {**again, "run_id": "another"}
-    assert all("growth" in row and "restarted" not in row for row in add_growth(other_run, before)["ranks"])
+    watched = add_growth(again, again, before).ranks[1]
+    assert (watched.growth, watched.grown, watched.restarted) == (0, None, True)
+    other_run = replace(again, run_id="another")
+    assert all(row.growth is not None and not row.restarted for row in add_growth(other_run, before).ranks)
 
 
 def test_an_outlier_of_growth_is_not_folded() -> None:
@@ -242,11 +252,11 @@ def test_watching_shows_growth_since_the_last_look_and_since_the_first() -> None
 
     with pytest.raises(Enough):
         watch(ask, lambda found, _pace: shown.append(found), Pace(1e-6, None, adapts=False))
-    assert [(row["growth"], row["grown"]) for each in shown for row in each["ranks"]] == [
+    assert [(row.growth, row.grown) for each in shown for row in each.ranks] == [
         (MIB, MIB),
         (4 * MIB, 5 * MIB),
     ]
-    assert [each["totals"]["grown"] for each in shown] == [MIB, 5 * MIB] and shown[1]["since_first"] == 110.0
+    assert [each.totals.grown for each in shown] == [MIB, 5 * MIB] and shown[1].since_first == 110.0
     assert lines(render(shown[1], Look(sort="growth")), "RANK", "0 ")[1].endswith("+4.0 MiB +5.0 MiB running")
 
 

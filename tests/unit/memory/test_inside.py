@@ -15,6 +15,7 @@ from meshrt.hooks.facts import ActorState, Variable
 from meshrt.memory import inside, opening
 from meshrt.memory.inside import children, find
 from meshrt.memory.opening import opened
+from meshrt.memory.operations import MeasureVariables, VariableRow
 
 MIB = 1 << 20
 
@@ -106,33 +107,45 @@ def test_a_variable_is_found_by_the_name_that_rows_show() -> None:
 
     assert found("self.cache") == [("trainer", "self.cache"), ("other", "self.cache")]
     assert found("trainer.self.cache['train'][1]") == [("trainer", "self.cache['train'][1]")]
+    known = "expected one of: self.cache, self.cashe, self.node"
     assert found("self.node.data[0]") == [("trainer", "self.node.data[0]")]
     for name, why in (
-        ("self.nodes", "no variable 'self.nodes'; did you mean 'self.node'?"),
-        ("self.node.dat", "no variable 'self.node.dat' in self.node; did you mean 'self.node.data'?"),
-        ("zzz.q", "no variable 'zzz.q'; there are: self.cache, self.cashe, self.node"),
-        ("self.cashe.x", "no variable 'self.cashe.x' in self.cashe; there is nothing in it"),
+        ("self.nodes", f"no variable 'self.nodes'; did you mean 'self.node'? {known}"),
+        ("cache", f"no variable 'cache'; did you mean 'self.cache'? {known}"),
+        ("zzz.q", f"no variable 'zzz.q'; {known}"),
+        ("trainer.cashe", f"actor 'trainer' has no variable 'cashe'; did you mean 'self.cashe'? {known}"),
+        (
+            "other.self.node",
+            "actor 'other' has no variable 'self.node'; did you mean 'self.cache'? expected one of: self.cache",
+        ),
+        (
+            "self.node.dat",
+            f"self.node ({__name__}.Node) contains no 'self.node.dat'; did you mean 'self.node.data'? expected one of: "
+            "self.node.data",
+        ),
+        ("self.cashe.x", "self.cashe (int) cannot be opened: there are no variables in it, so no 'self.cashe.x'"),
     ):
         assert find(name, variables) == why
 
 
-def rows(name: str, instance: Any, **more: Any) -> dict[str, dict[str, Any]]:
-    asked = {"actor": "", "opened": name, "milliseconds": None, "objects": None, "most": 20, **more}
-    told = opened([ActorState("trainer", None, None, None, instance=instance)], asked)
-    return {row["where"]: row for row in told["rows"]}
+def rows(name: str, instance: Any, **more: Any) -> dict[str, VariableRow]:
+    asked = MeasureVariables(opened=name, most=20, **more)
+    told, _ = opened([ActorState("trainer", None, None, None, instance=instance)], asked)
+    return {row.where: row for row in told.rows}
 
 
 def test_rows_have_sizes_of_what_is_inside_and_of_the_whole() -> None:
     found = rows("self.cache", Trainer())
     assert list(found) == ["self.cache", "self.cache['train']", "self.cache['test']"]
-    whole, train, test = found.values()
-    assert train["bytes"] > 4 * MIB and train["length"] == 2 and train["exact"]
-    assert (test["type"], test["kind"], test["exact"]) == ("bytearray", "item", True)
-    assert 0 < whole["bytes"] - train["bytes"] - test["bytes"] < 1024
+    whole, train, test = (row.sizes[0] for row in found.values())
+    assert train.bytes > 4 * MIB and train.length == 2 and train.exact
+    row = found["self.cache['test']"]
+    assert (row.type, row.kind, test.exact) == ("bytearray", "item", True)
+    assert 0 < whole.bytes - train.bytes - test.bytes < 1024
     trainer = Trainer()
     trainer.cache = {f"{number}" * 1000: 1 for number in range(50)}
     own = rows("self.cache", trainer)["self.cache (itself)"]  # what its keys and its table take
-    assert own["bytes"] > 50_000 and own["kind"] == "itself"
+    assert own.sizes[0].bytes > 50_000 and own.kind == "itself"
 
 
 def test_what_is_too_much_to_be_told_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,11 +155,12 @@ def test_what_is_too_much_to_be_told_is_one_row(monkeypatch: pytest.MonkeyPatch)
     found = rows("self.many", trainer)
     assert list(found)[:2] == ["self.many", "self.many[2999]"] and len(found) == 102
     rest = found["self.many (2900 more)"]
-    assert (rest["bytes"], rest["exact"], rest["kind"]) == (2900 * sys.getsizeof(bytearray(1000)), True, "rest")
+    (size,) = rest.sizes
+    assert (size.bytes, size.exact, rest.kind) == (2900 * sys.getsizeof(bytearray(1000)), True, "rest")
     monkeypatch.setattr(inside, "MOST", 500)
     monkeypatch.setattr(opening, "_MOST_ROWS", 500)
-    rest = rows("self.many", trainer)["self.many (2500 more)"]
-    assert (rest["bytes"], rest["exact"], rest["why"]) == (0, False, "budget") and rest["estimate"] > 2 * MIB
+    (size,) = rows("self.many", trainer)["self.many (2500 more)"].sizes
+    assert (size.bytes, size.exact, size.why) == (0, False, "budget") and (size.estimate or 0) > 2 * MIB
     # Without any time, one thing is looked at all the same.
     found = rows("self.many", trainer, milliseconds=0.0)
-    assert len(found) == 3 and not found["self.many (2999 more)"]["exact"]
+    assert len(found) == 3 and not found["self.many (2999 more)"].sizes[0].exact

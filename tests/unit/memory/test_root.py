@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from meshrt.hooks.facts import Gathered, Measured
+from meshrt.hooks.facts import Collected
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.measured import AgentFacts, Measured, ProcessFacts
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.memory.asked import Asked
 from meshrt.memory.document import document_of
 from meshrt.memory.look import Look
+from meshrt.memory.operations import Heap
 from meshrt.memory.root import View
 from meshrt.memory.table import render
 from meshrt.program.chosen import Chosen
@@ -32,11 +34,12 @@ class Services:
         return [MeshFacts("m", "mesh1", shape, hosts, {0: 100}, (0, 1), ("a",), ended=ended)]
 
     async def measure(self, *_asked: Any) -> Measured:
-        return Measured({("m", 0): {"rss": 10 * MIB, "pss": 5 * MIB}}, {"node0": {"pid": 7, "pss": MIB}}, [], [])
+        agent = AgentFacts(pid=7, node="node0", address="", pss=MIB)
+        return Measured({("m", 0): ProcessFacts(rss=10 * MIB, pss=5 * MIB)}, {"node0": agent})
 
-    def gather(self, *asked: Any, stack_suffices: bool) -> int:
-        report: Callable[[Gathered], None] = asked[-1]
-        asyncio.get_running_loop().call_soon(report, Gathered([], True))
+    def gather_groups(self, *asked: Any, stack_suffices: bool) -> int:
+        report: Callable[[Collected[None, Heap]], None] = asked[-1]
+        asyncio.get_running_loop().call_soon(report, Collected([], True))
         return 1
 
     def leave_gather(self, number: int) -> None: ...

@@ -7,22 +7,26 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Group
-from meshrt.memory.document import Document, entries, folded, read, write
+from meshrt.hooks.facts import Answered, Unanswered
+from meshrt.hooks.measured import Fetched, StoreRow
+from meshrt.memory.document import Document, entries, of_mesh, plain, read, write
 from meshrt.memory.groups import grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.holdtable import holders_without
 from meshrt.memory.look import Look, clusters
-from meshrt.memory.merging import Merged
+from meshrt.memory.merging import Merged, folded
+from meshrt.memory.operations import Device, Holders, HoldingRow, LeftOut, ProcessRow, SizeRow
 from meshrt.memory.references import holding_of
 from meshrt.memory.table import render
 from meshrt.memory.units import amount, bytes_of, change, size_text, span
-from tests.unit.memory.documents import MIB, document, lines, rank, reference, variable
+from tests.unit.memory.documents import MIB, SCRIPT, document, lines, rank, reference, variable
+from tests.unit.memory.documents import said as answer
 
 
 def test_amounts() -> None:
@@ -35,7 +39,7 @@ def test_amounts() -> None:
     ]
     assert amount(MIB, "KiB") == "1024.0 KiB" and amount(MIB, "B") == "1048576 B"
     assert [change(n) for n in (None, 0, 2048, -2048)] == ["", "0", "+2.0 KiB", "-2.0 KiB"]
-    with pytest.raises(UsageError, match="no unit 'MB'; expected one of auto, B, KiB, MiB, GiB"):
+    with pytest.raises(UsageError, match="unknown unit 'MB'; expected one of auto, B, KiB, MiB, GiB"):
         amount(1, "MB")
 
 
@@ -43,7 +47,7 @@ def test_sizes_that_a_person_writes() -> None:
     assert [bytes_of(text) for text in ("4GiB", "512 mib", "1000000", " 1.5KiB ")] == [4 << 30, 512 << 20, 10**6, 1536]
     assert [bytes_of(text) for text in ("4GB", "500 MB")] == [4 * 10**9, 500 * 10**6], "as MESHRT_STORE_LIMIT has it"
     for text in ("", "0", "4GX", "50%", "-1", "x", "1e3", "9" * 40):
-        with pytest.raises(UsageError, match="is no size; expected a number of bytes"):
+        with pytest.raises(UsageError, match="is not a size; expected a number of bytes"):
             bytes_of(text)
 
 
@@ -71,11 +75,14 @@ def test_shapes() -> None:
 
 
 def test_marks_are_never_mixed_up() -> None:
-    assert size_text({"bytes": MIB, "exact": True}) == "= 1.0 MiB"
-    assert size_text({"bytes": MIB, "exact": False}) == ">= 1.0 MiB"
-    assert size_text({"bytes": MIB, "exact": False, "estimate": 5 * MIB}) == ">= 1.0 MiB ~ 5.0 MiB"
-    assert size_text({"bytes": 0, "exact": True, "devices": {"cuda:0": MIB}}) == "= 0 B + 1.0 MiB cuda:0"
-    assert size_text({"bytes": MIB, "exact": True}, most=2 * MIB) == "= 1.0 - 2.0 MiB"
+    assert size_text(SizeRow(bytes=MIB, exact=True)) == "= 1.0 MiB"
+    assert size_text(SizeRow(bytes=MIB, exact=False)) == ">= 1.0 MiB"
+    assert size_text(SizeRow(bytes=MIB, exact=False, estimate=5 * MIB)) == ">= 1.0 MiB ~ 5.0 MiB"
+    on_device = SizeRow(bytes=0, exact=True, devices={"cuda:0": MIB})
+    assert size_text(on_device) == "= 0 B + 1.0 MiB cuda:0"
+    part = replace(on_device, exact=False, estimate=5 * MIB)
+    assert size_text(part) == ">= 0 B + >= 1.0 MiB cuda:0 ~ 5.0 MiB in all", "no part of it is exact"
+    assert size_text(SizeRow(bytes=MIB, exact=True), most=2 * MIB) == "= 1.0 - 2.0 MiB"
 
 
 def test_equal_ranks_share_a_row_and_outliers_have_their_own() -> None:
@@ -133,42 +140,39 @@ def test_what_is_not_explained_is_told() -> None:
     assert "not explained: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, what no variable reaches;" in text
     assert "no variables of 1 rank (1): exited" in text
     # What a variable has mapped is among files and shared memory: 25 of its 30 MiB.
-    mapped = {**row, "file": 20 * MIB, "shmem": 15 * MIB, "mapped": 25 * MIB}
+    mapped = replace(row, file=20 * MIB, shmem=15 * MIB, mapped=25 * MIB)
     text = render(document([mapped], {0: [variable("self.x", 30 * MIB)]}), Look())
     assert "not explained: 50.0 MiB of 100.0 MiB RSS: " in text and "15.0 MiB mapped shared memory" in text
     assert lines(render(document([row]), Look(totals_only=True)), "RANK", "0 ") == []
 
 
 def test_what_is_not_known_is_no_zero() -> None:
-    silent = {"rss": None, "pss": None, "shared": None, "anonymous": None, "file": None, "swap": None}
     note = "the agent of its host does not answer"
-    unknown = [{**rank(n, 0), **silent, "state": "not-answering", "note": note, "host": "node1"} for n in range(2)]
-    agent = {"kind": "agent", "host": "node0", "pid": 7, "pss": MIB}
-    script = {"kind": "script", "host": "", "pid": 1, "pss": 5 * MIB}
-    whole = document(unknown, {}, processes=[script])
-    assert whole["totals"]["without_rss"] == 2
+    unknown = [rank(n, None, state="not-answering", note=note, host="node1") for n in range(2)]
+    agent = ProcessRow(kind="agent", host="node0", pid=7, pss=MIB)
+    whole = document(unknown, {})
+    assert whole.totals.without_rss == 2
     assert render(whole, Look(totals_only=True)).splitlines() == [
         "2 ranks: what they have in memory is not known; the script: 5.0 MiB PSS",
         f"no variables of 2 ranks (0-1): {note}",
     ]
-    dead = {**rank(3, 0), **silent, "state": "dead", "note": "exited", "host": "node2"}
-    part = document([*unknown, rank(2, 40 * MIB), dead], processes=[script, agent])
+    dead = rank(3, None, state="dead", note="exited", host="node2")
+    part = document([*unknown, rank(2, 40 * MIB), dead], processes=[SCRIPT, agent])
     assert render(part, Look(totals_only=True)) == (
         "2 of 4 ranks (of the others it is not known): 20.0 MiB PSS (each page once), 40.0 MiB RSS (summed over ranks)"
         "; the script and the host agents that answer: 6.0 MiB PSS"
     )
     assert lines(render(whole, Look(most=1)), "+") == ["+1 more"]
-    part["ranks"].append(rank(4, 90 * MIB))
-    assert lines(render(part, Look(most=1)), "+") == ["+4 more, >= 40.0 MiB"]
-    part["ranks"].pop()
+    more = replace(part, ranks=[*part.ranks, rank(4, 90 * MIB)])
+    assert lines(render(more, Look(most=1)), "+") == ["+4 more, >= 40.0 MiB"]
     assert lines(render(part, Look(by="actor")), "a ") == ["a 4 >= 40.0 MiB >= 20.0 MiB"]
     assert lines(render(part, Look(by="host")), "node") == ["node0 1 40.0 MiB 20.0 MiB", "node1 2", "node2 1"]
 
 
 def test_what_stands_in_files_is_told_beside_what_is_in_memory() -> None:
-    store = {"host": "node0", "committed": MIB, "limit": 4 * MIB, "files": 9 * MIB, "fetched": {"bytes": 0, "count": 0}}
-    idle = {**store, "host": "node1", "committed": 0, "files": 0}
-    text = render(document([rank(0, MIB)], stores=[store, {**store, "committed": 0}, idle]), Look(totals_only=True))
+    store = StoreRow(host="node0", committed=MIB, limit=4 * MIB, files=9 * MIB, fetched=Fetched(0, 0))
+    idle = replace(store, host="node1", committed=0, files=0)
+    text = render(document([rank(0, MIB)], stores=[store, replace(store, committed=0), idle]), Look(totals_only=True))
     assert lines(text, "shared") == [
         f"shared memory of node0: {taken} taken of 4.0 MiB (MESHRT_STORE_LIMIT), and 9.0 MiB in files"
         for taken in ("1.0 MiB", "0 B")
@@ -177,21 +181,21 @@ def test_what_stands_in_files_is_told_beside_what_is_in_memory() -> None:
 
 def test_groups() -> None:
     said = {
-        n: [variable("self.x", (n + 1) * MIB, dtype="float32"), variable("self.y", MIB, type="dict")] for n in (0, 1)
+        n: [variable("self.x", (n + 1) * MIB, dtype="float32"), variable("self.y", MIB, type="dict", exact=n == 0)]
+        for n in (0, 1)
     }
-    said[1][1]["exact"] = False
     whole = document([rank(0, 10 * MIB), rank(1, 20 * MIB)], said)
-    assert [(row["key"], row["ranks"], row["rss"], row["bytes"]) for row in grouped(whole, "host")] == [
+    assert [(row.key, row.ranks, row.rss, row.bytes) for row in grouped(whole, "host")] == [
         ("node1", 1, 20 * MIB, 3 * MIB),
         ("node0", 1, 10 * MIB, 2 * MIB),
     ]
-    assert [(row["key"], row["variables"], row["bytes"], row["exact"]) for row in grouped(whole, "type")] == [
+    assert [(row.key, row.variables, row.bytes, row.exact) for row in grouped(whole, "type")] == [
         ("list", 1, 3 * MIB, True),
         ("dict", 1, 2 * MIB, False),
     ]
     assert lines(render(whole, Look(by="dtype")), "float32", "-") == ["float32 1 = 3.0 MiB", "- 1 >= 2.0 MiB"]
     assert lines(render(whole, Look(by="actor")), "a ") == ["a 2 2 30.0 MiB 15.0 MiB >= 5.0 MiB"]
-    with pytest.raises(UsageError, match="of variables; expected them to be asked for"):
+    with pytest.raises(UsageError, match="--by type adds up variables; expected it with --vars"):
         grouped(document([rank(0, 1)]), "type")
 
 
@@ -213,8 +217,8 @@ def test_references_in_groups() -> None:
 
 def test_folding_loses_nothing() -> None:
     said = {n: [variable("self.x", 5), variable("self.y", n % 2)] for n in range(5)}
-    rows = document([rank(n, MIB) for n in range(5)], said)["variables"]
-    flat = list(entries(rows))
+    rows = document([rank(n, MIB) for n in range(5)], said).variables or ()
+    flat = [(name, replace(size, ranks=(rank,))) for name, rank, size in entries(rows)]
     assert len(flat) == 10 and folded(flat) == rows
 
 
@@ -236,10 +240,27 @@ def test_files(tmp_path: Path) -> None:
         read(path)
 
 
+def test_what_is_of_one_mesh() -> None:
+    whole = document([rank(0, MIB), rank(0, 2 * MIB, mesh_id="n")], {0: [variable("self.x", 5)]})
+    other = of_mesh(whole, "n")
+    assert [row.mesh_id for row in other.ranks] == ["n"] and other.variables == [] and other.totals.rss == 2 * MIB
+    assert of_mesh(whole, "m").variables == whole.variables
+
+
+def test_a_file_of_an_earlier_version_is_opened() -> None:
+    """It was saved when documents were dicts: nothing of it is lost."""
+    path = Path(__file__).with_name("saved.json")
+    view = read(path)
+    assert json.loads(json.dumps(plain(view))) == json.loads(path.read_text())
+    shown = render(view, Look())
+    assert lines(shown, "self.r") == ["self.r meshrt.store.refs.ObjectRef = 0 B + 2.0 MiB shared memory [0-1] x2 same"]
+    assert [row.growth for row in add_growth(view, view).ranks] == [0, 0]
+
+
 def test_names_do_not_act_on_the_terminal() -> None:
     said = {0: [variable("self.\x1b[31mred", 5 * MIB, **{"with": ["self.\x9bx"]}, why="\x07")], 1: []}
     references = [reference(1, site="train\x1b[2J.py:9\n")]
-    more = {"references": references, "references_left_out": {"count": 0, "bytes": 0}, "holders": {}, "stores": []}
+    more: dict[str, Any] = {"references": references, "references_left_out": LeftOut(0, 0)}
     ranks = [rank(0, MIB, actors=["a\nb"]), rank(1, MIB, note="ended:\r\x1b[0m")]
     before = document([rank(0, MIB), rank(1, MIB)], {0: [], 1: [variable("self.\x1bgone", MIB)]})
     whole = document(ranks, said, **more)
@@ -254,7 +275,7 @@ def test_names_do_not_act_on_the_terminal() -> None:
 
 def full() -> Document:
     """A document with all that is read of one."""
-    facts = {"kept": MIB, "used": 5, "visible": "3"}
+    facts = Device(MIB, 5, "3")
     more = {"devices": {"cuda:0": facts}, "store_own": MIB, "store_held": 1, "malloc_free": MIB, "note": "x", "swap": 7}
     said = [
         variable(
@@ -262,21 +283,19 @@ def full() -> Document:
         ),
         variable("self.y", 7, exact=False, estimate=9, why="budget", length=3, objects=2),
     ]
-    ranks = [
-        rank(n, (n + 1) * MIB, variables_left_out={"count": 1, "bytes": 5, "exact": True}, **more) for n in range(1)
-    ]
-    held = {"mesh_id": "m", "ranks": [0], "actor": "a", "kind": "attribute", "where": "self.z", "type": "list"}
+    ranks = [rank(0, MIB, variables_left_out=LeftOut(1, 5, True), **more)]
+    held = HoldingRow(
+        mesh_id="m", ranks=[0], actor="a", kind="attribute", where="self.z", type="list", references=["abc"], count=1
+    )
     return document(
         ranks,
         {0: said},
         references=[reference(2)],
-        references_left_out={"count": 0, "bytes": 0},
-        holders={"100": ["mesh1", 0]},
-        holding=[{**held, "references": ["abc"], "count": 1}],
+        references_left_out=LeftOut(0, 0),
+        holders={"100": ("mesh1", 0)},
+        holding=[held],
         holding_exact=True,
-        stores=[
-            {"host": "node0", "committed": 5, "limit": 9, "files": 1, "fetched": {"bytes": 1, "count": 1}, "sent": 0}
-        ],
+        stores=[StoreRow(host="node0", committed=5, limit=9, files=1, fetched=Fetched(1, 1), sent=0)],
     )
 
 
@@ -295,52 +314,52 @@ def test_a_file_that_is_damaged_is_refused_or_shown(tmp_path: Path) -> None:
     """Never half of it, and then a traceback."""
     path = tmp_path / "view.json"
     whole = full()
-    later = {**whole, "time": 200.0}
+    later = replace(whole, time=200.0)
     grown = add_growth(later, whole, whole)
     refused, told = 0, set[str]()
-    for view in (whole, grown, {**whole, "opened": "self.x"}):
-        path.write_text(json.dumps(view))
-        assert read(path) == view
-    for damaged in mutations(grown):
+    for view in (whole, grown, replace(whole, opened="self.x")):
+        path.write_text(json.dumps(plain(view)))
+        assert plain(read(path)) == plain(view)
+    for damaged in mutations(plain(grown)):
         try:
             path.write_text(json.dumps(damaged))
             found = read(path)
         except UsageError as error:
             refused += 1
-            told.add(str(error).partition("; expected ")[2])
+            told.update(re.findall(r"Expected `(\w+)", str(error)))
             continue
         for by in ("", "host", "type", "callsite"):
             with contextlib.suppress(UsageError):  # it has no variables, say
                 render(found, Look(by=by))
         with contextlib.suppress(UsageError):
             add_growth(later, found, found)
-    assert refused > 500 and {"a number", "text", "a list", "an object", "true or false"} <= told
+    assert refused > 500 and {"float", "int", "str", "array", "object", "bool"} <= told
 
 
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        ({"ranks": None}, "ranks is null; expected a list"),
-        ({"totals": {}}, "totals.ranks is missing; expected a whole number"),
-        ({"time": "now"}, "time is 'now'; expected a number"),
-        ({"stores": [{"host": "a"}]}, r"stores\[0\].committed is missing; expected a whole number"),
+        ({"ranks": None}, r"Expected `array`, got `null` - at `\$\.ranks`"),
+        ({"totals": {}}, r"Object missing required field `rss` - at `\$\.totals`"),
+        ({"time": "now"}, r"Expected `float`, got `str` - at `\$\.time`"),
+        ({"stores": [{"host": "a"}]}, r"Object missing required field `committed` - at `\$\.stores\[0\]`"),
     ],
 )
 def test_what_is_damaged_is_told(part: Any, told: str, tmp_path: Path) -> None:
     path = tmp_path / "view.json"
-    path.write_text(json.dumps({**full(), **part}))
+    path.write_text(json.dumps({**plain(full()), **part}))
     with pytest.raises(UsageError, match=f"view.json is damaged: {told}"):
         read(path)
 
 
 def test_looks_that_are_none() -> None:
-    with pytest.raises(UsageError, match="no grouping 'x'; expected one of host, actor"):
+    with pytest.raises(UsageError, match="unknown grouping 'x'; expected one of host, actor"):
         Look(by="x")
-    with pytest.raises(UsageError, match="no order 'x'; expected one of size"):
+    with pytest.raises(UsageError, match="unknown order 'x'; expected one of size"):
         Look(sort="x")
-    with pytest.raises(UsageError, match="no unit 'x'; expected one of auto"):
+    with pytest.raises(UsageError, match="unknown unit 'x'; expected one of auto"):
         Look(units="x")
-    with pytest.raises(UsageError, match="0 rows are none; expected 1 or more"):
+    with pytest.raises(UsageError, match="invalid number of rows: 0; expected 1 or more"):
         Look(most=0)
 
 
@@ -352,18 +371,18 @@ def test_clusters() -> None:
 def test_what_does_not_fit_into_an_answer_is_counted() -> None:
     merged = Merged()
     rows = [variable(f"self.x{n}", n) for n in range(100)]
-    merged.add(Group("m", (0, 1), "answered", {"rows": rows, "unique": 0, "total": 0, "exact": True}, {}))
+    merged.add(Answered("m", (0, 1), answer(rows), {}))
     shown, left_out = merged.rows(1000)
-    assert shown[0]["where"] == "self.x99" and shown[0]["sizes"][0]["ranks"] == [0, 1]
-    assert left_out == {"count": 100 - len(shown), "bytes": sum(range(100 - len(shown))), "exact": True}
-    rows[0]["exact"] = False
-    merged.add(Group("m", (2,), "answered", {"rows": rows, "unique": 0, "total": 0, "exact": False}, {}))
-    assert not merged.rows(1000)[1]["exact"] and merged.rows(1 << 20)[1] == {"count": 0, "bytes": 0, "exact": True}
+    assert shown[0].where == "self.x99" and shown[0].sizes[0].ranks == [0, 1]
+    assert left_out == LeftOut(100 - len(shown), sum(range(100 - len(shown))), True)
+    rows[0] = variable("self.x0", 0, exact=False)
+    merged.add(Answered("m", (2,), answer(rows), {}))
+    assert not merged.rows(1000)[1].exact and merged.rows(1 << 20)[1] == LeftOut(0, 0, True)
 
 
 def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
     variables = {n: [variable("self.x", 3 * MIB), variable("self.y", MIB, exact=False)] for n in range(2)}
-    ranks = [rank(n, 9 * MIB, variables_left_out={"count": 4 + n, "bytes": MIB, "exact": n == 0}) for n in range(2)]
+    ranks = [rank(n, 9 * MIB, variables_left_out=LeftOut(4 + n, MIB, n == 0)) for n in range(2)]
     text = render(document(ranks, variables), Look(most=1))
     assert lines(text, "+") == [
         "+1 more, 9.0 MiB",
@@ -372,7 +391,7 @@ def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
     ]
     # What was estimated of the second one is no bound.
     estimated = [variable("self.x", 3 * MIB), variable("self.y", MIB, exact=False, estimate=2 * MIB)]
-    script = {"kind": "script", "pid": 1, "pss": MIB, "variables_left_out": {"count": 1, "bytes": MIB, "exact": True}}
+    script = replace(SCRIPT, variables_left_out=LeftOut(1, MIB, True))
     text = render(document([rank(0, 9 * MIB)], {0: estimated}, processes=[script]), Look(most=1))
     assert lines(text, "+") == [
         "+1 more, >= 1.0 MiB",
@@ -381,24 +400,24 @@ def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
 
 
 def test_ranks_that_hold_the_same_share_a_row_in_whatever_order_they_answer() -> None:
-    row = {"actor": "a", "kind": "attribute", "where": "self.kept", "type": "list", "references": ["abc"], "count": 1}
-    said = {"rows": [row], "exact": True}
-    other = {"rows": [{**row, "count": 2}], "exact": False}
-    answers = [((2,), said), ((1,), other), ((0, 3), said)]
-    found = holding_of(Group("m", ranks, "answered", each, {}) for ranks, each in answers)
-    assert [(each["ranks"], each["count"]) for each in found["holding"]] == [([0, 2, 3], 1), ([1], 2)]
-    assert not found["holding_exact"]
-    for kind, exact in (("silent", False), ("refused", False), ("gone", True)):
-        found = holding_of([Group("m", (0,), "answered", said, {}), Group("m", (1,), kind, "why", {})])
-        assert found["holding_exact"] is exact, kind
+    row = HoldingRow(actor="a", kind="attribute", where="self.kept", type="list", references=["abc"], count=1)
+    one, other = Holders([row], True), Holders([replace(row, count=2)], False)
+    answers = [((2,), one), ((1,), other), ((0, 3), one)]
+    found, walked = holding_of([Answered("m", ranks, each, {}) for ranks, each in answers])
+    assert [(each.ranks, each.count) for each in found] == [([0, 2, 3], 1), ([1], 2)]
+    assert not walked
+    kinds: tuple[Literal["silent", "refused", "gone"], ...] = ("silent", "refused", "gone")
+    for kind in kinds:
+        _, walked = holding_of([Answered("m", (0,), one, {}), Unanswered("m", (1,), kind, "why")])
+        assert walked is (kind == "gone"), kind
 
 
 def test_of_those_who_were_not_asked_for_their_variables_it_is_said() -> None:
     held = reference(1, holders=(1, 100, 101, 7, 8))
     more: dict[str, Any] = {
-        "references": [held], "references_left_out": {"count": 0, "bytes": 0}, "holding": [], "holding_exact": True,
-        "processes": [{"kind": "script", "pid": 1}, {"kind": "agent", "host": "node0", "pid": 7}],
-        "holders": {"100": ["mesh1", 0], "101": ["mesh1", 1]},
+        "references": [held], "references_left_out": LeftOut(0, 0), "holding": [], "holding_exact": True,
+        "processes": [SCRIPT, ProcessRow(kind="agent", host="node0", pid=7)],
+        "holders": {"100": ("mesh1", 0), "101": ("mesh1", 1)},
     }  # fmt: skip
     nowhere = "in no variable: a local of an endpoint or of the script, or on its way"
     beside = ["agent: of a host agent: for other ranks", "pid 8: of no rank that runs now"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshrt.hooks.facts import Measured
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.program.places import Place
 from meshrt.program.states import RankStates, State, Stop, state_of
@@ -39,11 +39,11 @@ def test_a_rank_runs_since_it_was_resumed_or_seen_to_go_on() -> None:
 
 
 def test_nobody_knows_what_a_rank_does_whose_host_is_silent() -> None:
-    measured = Measured({}, {}, ["h0"], [])
-    assert HELD.measured({}, "h0", measured).note == silence("host")
-    assert HELD.measured({"rss": 1}, "h0", measured) == HELD == HELD.measured({}, "h1", measured)
+    measured = Measured(silent=["h0"])
+    assert HELD.measured(None, "h0", measured).note == silence("host")
+    assert HELD.measured(ProcessFacts(rss=1), "h0", measured) == HELD == HELD.measured(None, "h1", measured)
     dead = State("dead", note="exited with code 3")
-    assert dead.measured({}, "h0", measured) == dead and dead.silent and not HELD.silent
+    assert dead.measured(None, "h0", measured) == dead and dead.silent and not HELD.silent
 
 
 def test_what_a_selection_means_by_a_state_and_a_place() -> None:

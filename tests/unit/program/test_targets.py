@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks.facts import Measured
+from meshrt.hooks.measured import Measured
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.chosen import choose
@@ -37,7 +37,7 @@ class Services:
         return self._meshes
 
     async def measure(self, *_asked: Any, work: bool) -> Measured:
-        return Measured({}, {}, self.silent, [])
+        return Measured(silent=self.silent)
 
 
 class Stops:

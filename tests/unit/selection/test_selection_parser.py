@@ -102,7 +102,7 @@ ERRORS: list[tuple[str, str, str, str]] = [
     ("hosts=((1),2)", "(", "cannot stand here", "a number"),
     ("hosts=(1", "", "ends too early", ")"),
     ("post-mortem=1", "post-mortem", "cannot be a dimension", "hosts"),
-    ("hosts", "hosts", "a dimension needs a value", "hosts=..."),
+    ("hosts", "hosts", "unknown word 'hosts' in a selection", "hosts=... for a dimension"),
     ("stoped & 1", "stoped", "did you mean 'stopped'?", "stopped"),
     ("STOPPED", "STOPPED", "did you mean 'stopped'?", "stopped"),
     ("rank(3)", "rank", "did you mean 'ranks'?", "all"),

@@ -102,7 +102,7 @@ def test_equal_segments_are_one_row() -> None:
         share(made, number, [OWNER, FIRST])
     share(made, 9, [SECOND])
     many, one = segment_rows(made.segments(), 10**30)
-    assert many["count"] == 5 and many["holders"] == [[OWNER, 1], [FIRST, 1]] and len(many["names"]) == 3
-    assert one["count"] == 1 and one["names"] == ["0000000000000009"] and one["site"] == "a.py:1"
-    assert [row["names"] for row in segment_rows(made.segments(), 0, "0000000000000009")] == [["0000000000000009"]]
-    assert held_by(made.segments()) == {OWNER: [600, 0, 100], FIRST: [0, 500, 0], SECOND: [0, 100, 0]}
+    assert many.count == 5 and many.holders == [(OWNER, 1), (FIRST, 1)] and len(many.names) == 3
+    assert one.count == 1 and one.names == ["0000000000000009"] and one.site == "a.py:1"
+    assert [row.names for row in segment_rows(made.segments(), 0, "0000000000000009")] == [["0000000000000009"]]
+    assert held_by(made.segments()) == {OWNER: (600, 0, 100), FIRST: (0, 500, 0), SECOND: (0, 100, 0)}

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks.facts import Answered, Collected, Measured, Unanswered
+from meshrt.hooks.facts import Answered, Collected, Unanswered
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.measured import AgentFacts, Fetched, Measured, ProcessFacts, StoreFacts
 from meshrt.top.operations import ActorWork, Look, Use, WorkOfRank
 from meshrt.top.root import load
 from tests.unit.debug.root_fakes import FakeRoot
@@ -21,9 +22,10 @@ class Root(FakeRoot):
     async def measure(
         self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None, *, work: bool = False
     ) -> Measured:
-        first = {"rss": 50, "shmem": 10, "swap": 0, "peak": 60, "cpu": 1.0, "at": 2.0, "threads": 3, "kernel": "S"}
-        held = {"store": {"held": [[1000, 10, 20, 0]]}}
-        return Measured({("m1", 0): first, ("m1", 1): {"kernel": "T"}}, {"node": held}, [], [])
+        first = ProcessFacts(rss=50, shmem=10, swap=0, peak=60, cpu=1.0, at=2.0, threads=3, kernel="S")
+        store = StoreFacts(committed=0, limit=0, fetched=Fetched(0, 0), held=[(1000, 10, 20, 0)])
+        agent = AgentFacts(pid=1, node="node", address="", store=store)
+        return Measured({("m1", 0): first, ("m1", 1): ProcessFacts(kernel="T")}, {"node": agent}, [], [])
 
     def gather_groups(
         self,

@@ -14,5 +14,6 @@ def test_each_is_found_by_its_number_until_it_is_removed() -> None:
     assert pending.find(first) == "another"
     assert (pending.remove(first), pending.remove(first)) == ("another", None)
     assert pending.find(first) is None
+    assert pending.waiting() == ((second, "second"),)
     assert list(pending.clear()) == ["second"] and len(pending) == 0
     assert pending.add("third") not in (first, second), "a late answer is for nothing that is asked later"
