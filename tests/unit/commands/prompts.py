@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from meshrt.commandline.command import Offer, Outcome
 from meshrt.commandline.table import COMMANDS
 from meshrt.debug.prompt.answers import Answers
+from meshrt.hooks.operations import Operation, body_of
 
 __all__ = ["Prompt", "refused"]
+
+A = TypeVar("A")
 
 
 class Prompt:
@@ -32,9 +35,11 @@ class Prompt:
         self.questions.append(question)
         return self.says or ""
 
-    def ask(self, operation: str, **body: Any) -> Any:
-        self.asked.append((operation, body))
-        return self.answers[operation]
+    def request(self, operation: Operation[A], timeout: float = 10.0) -> A:
+        body = body_of(operation)
+        del body["typed"]
+        self.asked.append((operation.name(), body))
+        return operation.read_answer(self.answers[operation.name()])
 
     def collect(self, first: Any) -> Answers:
         answers = Answers()

@@ -6,8 +6,8 @@ from tests.unit.commands.prompts import Prompt
 
 
 def test_what_is_told() -> None:
-    body = {"id": 7, "place": "a.py:3", "condition": "", "once": True, "selection": "all", "goes_with": 0,
-            "meshes": {"m1": "mesh1"}, "price": "it costs much", "near": ["b.py"],
+    body = {"id": 7, "place": "a.py:3", "condition": "", "once": True, "selection": "all", "ranks": None,
+            "goes_with": 0, "lines": {}, "meshes": {"m1": "mesh1"}, "price": "it costs much", "near": ["b.py"],
             "states": {"bound": {"m1": [0]}, "pending": {"m1": [1]}, "no such line": {"m1": [2]}}}  # fmt: skip
     prompt = Prompt({"debug.break": body})
     lines = prompt("tbreak trainer a.py:3, x > 1 ranks(0:3)").text.splitlines()

@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.commands.prompts import Prompt
 
-_ROW = {"id": 1, "place": "a.py:3", "condition": "", "once": False, "selection": "all", "goes_with": 0}
+_ROW = {"id": 1, "place": "a.py:3", "condition": "", "once": False, "selection": "all", "ranks": None, "goes_with": 0}
+_SHOWN: dict[str, object] = {"hits": {}, "lines": {}, "problems": {}, "left": {}}
 
 
 @pytest.mark.parametrize(
@@ -21,8 +22,11 @@ _ROW = {"id": 1, "place": "a.py:3", "condition": "", "once": False, "selection":
         ("clear 1,2 3", "n", [_ROW], "", [1, 2, 3]),
     ],
 )
-def test_who_is_asked(line: str, says: str | None, rows: list[object], question: str, ids: list[int] | None) -> None:
-    prompt = Prompt({"debug.breaks": {"breaks": rows}, "debug.clear": {"breaks": rows}}, says)
+def test_who_is_asked(
+    line: str, says: str | None, rows: list[dict[str, object]], question: str, ids: list[int] | None
+) -> None:
+    shown = {"breaks": [row | _SHOWN for row in rows], "problems": {}, "meshes": {}}
+    prompt = Prompt({"debug.breaks": shown, "debug.clear": {"breaks": rows}}, says)
     outcome = prompt(line)
     assert prompt.questions == ([question] if question else [])
     cleared = [body for operation, body in prompt.asked if operation == "debug.clear"]

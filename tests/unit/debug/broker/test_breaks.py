@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshrt.debug.operations import Breaks
 from meshrt.debug.prompt.tables import breakpoints
 from meshrt.hooks.facts import Body, Gathered, Group
 from tests.unit.debug.root_fakes import FakeRoot
@@ -49,7 +50,8 @@ def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
     shown = root.ask(me, "debug.breaks")
     assert shown["breaks"][0]["hits"] == {"2": {"m1": [0, 1], "m2": [1, 2]}}
     assert shown["breaks"][0]["lines"] == {"4": {"m1": [0, 1]}, "5": {"m2": [1, 2]}}
-    assert breakpoints(shown["breaks"], shown["meshes"]).splitlines() == [
+    typed = Breaks.read_answer(shown)
+    assert breakpoints(typed.breaks, typed.meshes).splitlines() == [
         "1  a.py:3 (no code at that line: it is set at line 4 on left 0-1, line 5 on m2 1-2) on all: "
         "hit [left 0-1, m2 1-2] 2 times",
         "   [left 0-1] raised",
