@@ -119,6 +119,8 @@ class _Parsing:
                 self._found[argument.name] = words = self._line.take_all()
                 _needed(argument, " ".join(words))
             elif argument.kind.is_rest:
+                if argument.kind is Kind.VARIABLE:  # no name of a variable begins like an option
+                    self._read_options()
                 self._found[argument.name] = self._rest(argument)
             else:
                 left_out = self._is_left_out(argument, then)

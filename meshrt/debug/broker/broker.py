@@ -51,7 +51,7 @@ from meshrt.hooks.operations import Data, Nothing, Served
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.listing import status_of
 from meshrt.program.program import program_of
-from meshrt.program.targets import Selected
+from meshrt.program.targets import Actor, Selected
 from meshrt.program.words import silence
 from meshrt.wire.source import source_text
 
@@ -275,15 +275,13 @@ class Broker:
         actors = self._targets.actors()
         views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
         dims = dict.fromkeys(label for view in views for label in view.labels)
-        stopped = {
-            actor.label: [
-                str(rank)
-                for rank, session in self._table.of_actor(actor.mesh.mesh_id, actor.name, actor.thread).items()
-                if session.state in (STOPPED, BUSY)
-            ][:_MOST_NAMED]
-            for actor in actors
-        }
+        stopped = {actor.label: self._stopped(actor)[:_MOST_NAMED] for actor in actors}
         return ops.KnownNames(sorted(stopped), list(dims), stopped)
+
+    def _stopped(self, actor: Actor) -> list[str]:
+        """Return the ranks of an actor that are at a prompt, as texts."""
+        sessions = self._table.of_actor(actor.mesh.mesh_id, actor.name, actor.thread)
+        return [str(rank) for rank in sorted(sessions) if sessions[rank].state in (STOPPED, BUSY)]
 
     async def _status(self, client: ToolClient, asked: ops.Status) -> ops.StatusAnswer:
         now = await self._program.looked() if asked.hosts else self._targets

@@ -13,6 +13,7 @@ from tests.unit.commands.prompts import refused
         ("vars --by callsite", "memory --by callsite"),
         ("vars self.x -n 2", "options such as -n come directly behind the command"),
         ("vars --sort size trainer self.x['a b'] ranks(3)", ""),
+        ("vars trainer -n 2 self.x", ""),
         ("vars trainer 3", "ranks are written ranks(3)"),
     ],
 )
