@@ -129,6 +129,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("state", "STATE", lambda row, _: row.state, lambda row: WORST_FIRST.index(row.state)),
     _amount("cpu", "CPU%", lambda row: row.cpu, lambda row: f"{row.cpu:.0f}"),
     _amount("rss", "RSS", lambda row: row.rss, lambda row: _bytes(row.rss)),
+    _amount("swap", "SWAP", lambda row: row.swap, lambda row: _bytes(row.swap), rare=True),
     _amount("growth", "GROWTH", lambda row: row.growth, lambda row: change(row.growth), rare=True),
     _amount("store", "STORE", lambda row: row.store, lambda row: _bytes(row.store or None), rare=True),
     _amount("gpu", "GPU", lambda row: row.gpu, lambda row: _bytes(row.gpu), rare=True),

@@ -142,6 +142,8 @@ def test_order_and_columns() -> None:
         "rank", "coords", "pid", "state", "cpu", "rss", "calls", "queue", "runs", "note",
     ]  # fmt: skip
     assert "gpu" in [each.name for each in shown_columns(rows, Sorting("gpu"))]
+    (swapped,) = after(look(rank(0, swap=3 * MIB)))
+    assert column("swap").wanted([swapped]) and column("swap").text(swapped, 0) == "3.0 MiB"
     # What a rank says cannot drive the terminal.
     assert column("note").text(rows[2], 61.0) == "at train.py:7 (step), \\e[2J, since 60 s"
     (named,) = after(look(rank(0, actors=[["a\x1b[31m", "step\nx", 1, 0, False], ["b", "", 1, 0, False]])))
