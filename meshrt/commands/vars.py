@@ -8,6 +8,7 @@ from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind
 from meshrt.commands.memory import TABLE
 from meshrt.errors import UsageError
 from meshrt.memory.command import check, view
+from meshrt.memory.document import plain
 from meshrt.memory.groups import OF_REFERENCES
 
 if TYPE_CHECKING:  # start-up: the shell needs no prompt
@@ -30,7 +31,7 @@ def _check(arguments: Values) -> None:
 
 def _vars(prompt: Prompt, arguments: Arguments) -> Outcome:
     text, document = view(prompt.client, arguments)
-    return Outcome(text, {"document": document})
+    return Outcome(text, {"document": plain(document)})
 
 
 COMMAND = Command(

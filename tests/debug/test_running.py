@@ -127,7 +127,7 @@ def test_interrupt_a_further_actor_of_a_rank() -> None:
         assert me("break second.spin").startswith("breakpoint 1")  # what is advised works there
         result = second.spin.call_one()
         assert me("wait second") == "stopped: rank 0\n"
-        me("clear")
+        me("clear all")
         me("continue")
     assert result.get(WAIT) >= 0
 

@@ -78,6 +78,17 @@ def _chosen(ranks: tuple[int, ...]) -> bool:
     return not ranks or current_rank().rank in ranks
 
 
+class Unfinished(Actor):
+    """Its constructor does not end."""
+
+    def __init__(self) -> None:
+        time.sleep(1000)
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+
 class Victim(Actor):
     """Sync endpoints."""
 

@@ -16,7 +16,7 @@ import meshrt
 from meshrt import HostLost, LocalEngine, SpawnError, proc_mesh
 from meshrt.mesh.agents import AgentPulse
 from meshrt.store.packing import LARGE
-from tests.faults.actors import BornDead, Victim
+from tests.faults.actors import BornDead, Unfinished, Victim
 from tests.faults.watch import (
     LONG,
     agents,
@@ -89,7 +89,7 @@ def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
 def test_kill_9_while_the_ranks_start(count: int) -> None:
     engine = LocalEngine(count)
     mesh = proc_mesh(hosts=2, gpus=16, engine=engine)
-    victims = mesh.spawn("victim", Victim)
+    victims = mesh.spawn("victim", Unfinished)
     wait_until(agents, LONG)
     os.kill(agents()[0], signal.SIGKILL)
     assert isinstance(victims.initialized.exception(LONG), HostLost)
