@@ -44,7 +44,8 @@ def show(given: Arguments) -> int:
     from meshrt.top.screen.app import TopApp  # optional: needs textual
 
     with telling_slow(program):
-        app = TopApp(program, ranks=given["ranks"], actor=given["actor"], sorting=sorting, every=given["every"])
+        ranks = given["ranks"].removeprefix("ranks(").removesuffix(")")  # as it is typed on the screen
+        app = TopApp(program, ranks=ranks, actor=given["actor"], sorting=sorting, every=given["every"])
     app.run()
     return app.return_code or ExitCode.OK
 
