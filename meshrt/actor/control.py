@@ -81,6 +81,8 @@ class ControlThread:
         self._deliver = deliver
         self._on_stop = on_stop
         self._operations = operations
+        #: name -> handler that calls its second argument later, once, from any thread.
+        self.deferred: dict[str, Callable[[Body, Reply], None]] = {}
         self._services: RankServices | None = None
         #: Other parts that this thread serves register here; a key's data are called with the events.
         self.selector = selectors.DefaultSelector()
@@ -285,13 +287,11 @@ class ControlThread:
     def _serve(self, request: Request) -> None:
         name, reply = request.op, Reply(request.id, self.send)
         try:
-            services = self._services
-            deferred = services.deferred_operations if services is not None else {}
-            if name not in self._operations and name not in deferred and services is not None:
+            if name not in self._operations and name not in self.deferred and self._services is not None:
                 reply.begins()
-                plugins.load(plugin_of(name), services, in_root=False)
-            if name in deferred:
-                deferred[name](request.arguments, reply)
+                plugins.load(plugin_of(name), self._services, in_root=False)
+            if name in self.deferred:
+                self.deferred[name](request.arguments, reply)
                 reply.wait(self.call_later)
             elif name in self._operations:
                 reply(self._operations[name](request.arguments), "")

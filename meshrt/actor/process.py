@@ -41,7 +41,7 @@ from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import UNRAISABLE, ActorState, Answer, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.facts import UNRAISABLE, ActorState, Body, EndpointCall, Wait, Workload
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import (
     Answers,
@@ -117,7 +117,6 @@ class RankProcess:
         self.signals_sent = self.signals_handled = 0
         self.signalled_ns = 0
         self.in_signal = False
-        self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self._stopping = False
@@ -417,32 +416,26 @@ class RankProcess:
 
     def serve_later(self, operation: Served[Q, A], handler: Callable[[Q, Answers[A]], None]) -> None:
         """Serve an operation that is answered later."""
-        self.deferred_operations[operation.name()] = slow_server(operation, handler)
+        self.control.deferred[operation.name()] = slow_server(operation, handler)
 
     def report(self, report: Report) -> None:
         """Send a report to the root's side of a plug-in."""
-        self.notify(report.name(), body_of(report))
+        self._send(Event(report.name(), body_of(report)))
 
     def ask(self, operation: Operation[A], timeout: float) -> A:
         """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""
-        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
-
-    def notify(self, event: str, body: Body) -> None:
-        """Send an event to the root's side of a plug-in."""
-        self._send(Event(event, body))
-
-    def request(self, operation: str, body: Body, timeout: float) -> Body:
-        """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""
         answers: queue.SimpleQueue[tuple[Body | None, Exception | None]] = queue.SimpleQueue()
-        number = self.control.request(operation, body, lambda answer, error: answers.put((answer, error)))
+        number = self.control.request(
+            operation.name(), body_of(operation), lambda answer, error: answers.put((answer, error))
+        )
         try:
             answer, error = answers.get(timeout=timeout)
         except queue.Empty:
             self.control.forget_request(number)
-            raise TimeoutError(f"the root did not answer {operation!r} within {timeout:g} s") from None
+            raise TimeoutError(f"the root did not answer {operation.name()!r} within {timeout:g} s") from None
         if error is not None:
             raise error
-        return answer or {}
+        return operation.read_answer(answer or {})
 
     def set_held(self, held: bool) -> None:
         """Report that the debugger has stopped, or resumed, a thread of this rank."""

@@ -10,6 +10,7 @@ from meshrt.commandline.completion import Known, candidates
 from meshrt.commandline.shell import options_of
 from meshrt.commandline.table import COMMANDS
 from meshrt.errors import MeshError
+from meshrt.inspect.operations import Names
 from meshrt.inspect.programs import named
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
@@ -79,7 +80,7 @@ def _known(words: Sequence[str], *, asks: bool) -> Known:
 def _ask(program: Program, runs: Sequence[str]) -> Known:
     connection = connect(program, lambda _event, _body: None, lambda: None)
     try:
-        body = connection.request("debug.names", {}, _SECONDS)
+        found = connection.ask(Names(), _SECONDS)
     finally:
         connection.close()
-    return Known(list(body["actors"]), list(body["dims"]), dict(body["stopped"]), runs)
+    return Known(list(found.actors), list(found.dims), dict(found.stopped), runs)

@@ -10,7 +10,7 @@ __all__ = ["COMMAND"]
 
 
 def _attach(prompt: Prompt, arguments: Arguments) -> Outcome:
-    snapshot = prompt.client.request(Attach(**arguments))
+    snapshot = prompt.client.ask(Attach(**arguments))
     prompt.attach(snapshot)
     return Outcome(data={"session": plain(snapshot)})
 

@@ -34,7 +34,7 @@ def setter(name: str, summary: str, *, once: bool, aliases: tuple[str, ...] = ()
     """
 
     def run(prompt: Prompt, arguments: Arguments) -> Outcome:
-        added = prompt.client.request(Break(once=once, goes=prompt.client.goes, **arguments))
+        added = prompt.client.ask(Break(once=once, goes=prompt.client.goes, **arguments))
         prompt.breaks.add(added.id)
         return Outcome(_told(added), plain(added))
 

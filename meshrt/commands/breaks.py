@@ -11,7 +11,7 @@ __all__ = ["COMMAND"]
 
 
 def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
-    found = prompt.client.request(Breaks())
+    found = prompt.client.ask(Breaks())
     lines = [breakpoints(found.breaks, found.meshes), *problems(found.problems, found.meshes)]
     return Outcome("\n".join(lines), plain(found))
 

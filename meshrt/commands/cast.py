@@ -18,7 +18,7 @@ def _cast(prompt: Prompt, arguments: Arguments) -> Outcome:
     whose = f"of {actor} " if actor else ""
     if line in QUITS and not agreed(prompt.terminal, f"abort the endpoint {whose}on {chosen}? the callers get errors"):
         return Outcome("not aborted")
-    answers = prompt.collect(prompt.client.request(Cast(actor, chosen, line)))
+    answers = prompt.collect(prompt.client.ask(Cast(actor, chosen, line)))
     # The command has run: its output cannot be asked for again, so it is not shortened.
     return told(answers, arguments, late=_LATE, again=False)
 

@@ -21,12 +21,12 @@ def _check(arguments: Values) -> None:
 def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
     ids = arguments["ids"]
     if not ids and not arguments["all"] and prompt.terminal.interactive:
-        count = len(prompt.client.request(Breaks()).breaks)
+        count = len(prompt.client.ask(Breaks()).breaks)
         if count and not agreed(
             prompt.terminal, f"delete all {count} breakpoints?" if count > 1 else "delete the breakpoint?"
         ):
             return Outcome("not deleted; clear NUMBER deletes one, clear all deletes all")
-    cleared = prompt.client.request(Clear(ids))
+    cleared = prompt.client.ask(Clear(ids))
     text = "\n".join(f"deleted {breakpoints([row], {})}" for row in cleared.breaks)
     return Outcome(text or "no breakpoints are set", plain(cleared))
 

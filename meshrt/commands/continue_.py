@@ -16,7 +16,7 @@ def _check(arguments: Values) -> None:
 
 
 def _continue(prompt: Prompt, arguments: Arguments) -> Outcome:
-    answers = prompt.collect(prompt.client.request(Continue(**arguments)))
+    answers = prompt.collect(prompt.client.ask(Continue(**arguments)))
     outcome = told(answers, arguments, late="they are left to themselves")
     if answers.sent or outcome.text:
         return outcome

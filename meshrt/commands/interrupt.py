@@ -12,7 +12,7 @@ _NOTHING = "nothing was stopped; break FILE:LINE stops a rank when it comes ther
 
 
 def _interrupt(prompt: Prompt, arguments: Arguments) -> Outcome:
-    answers = prompt.collect(prompt.client.request(Interrupt(**arguments)))
+    answers = prompt.collect(prompt.client.ask(Interrupt(**arguments)))
     outcome = told(answers, arguments, late="their stop will be announced")
     if answers.ranks("idle") and len(answers.ranks("idle")) == answers.sent:
         return Outcome(f"{outcome.text}\n{_NOTHING}", outcome.data, ok=bool(answers.ranks("standing")))

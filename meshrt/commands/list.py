@@ -19,7 +19,7 @@ def _check(arguments: Values) -> None:
 
 def _list(prompt: Prompt, arguments: Arguments) -> Outcome:
     state = arguments["state"]
-    listed = prompt.client.request(ListRanks(state, actor=arguments["actor"], ranks=arguments["ranks"]))
+    listed = prompt.client.ask(ListRanks(state, actor=arguments["actor"], ranks=arguments["ranks"]))
     fold, width = not arguments["verbose"], columns(wide=arguments["wide"])
     text = listing(listed.rows, state=state, fold=fold, left_out=listed.left_out, width=width)
     data = plain(listed)

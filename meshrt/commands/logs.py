@@ -33,7 +33,7 @@ def _check(arguments: Values) -> None:
 
 def _logs(prompt: Prompt, arguments: Arguments) -> Outcome:
     asked = {name: arguments[name] for name in ("actor", "ranks", "lines")}
-    answers = prompt.collect(prompt.client.request(Logs(**asked)))
+    answers = prompt.collect(prompt.client.ask(Logs(**asked)))
     first = min((min(each["ranks"]) for each in answers.data()["answers"] if each["ranks"]), default=0)
     against = first if arguments["diff"] == _FIRST else arguments["diff"]
     return told(answers, {"diff": against})

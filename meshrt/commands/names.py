@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from meshrt.commandline.command import Arguments, Command, Group, Outcome
-from meshrt.debug.operations import Names
 from meshrt.debug.prompt.context import Prompt, plain
+from meshrt.inspect.operations import Names
 
 __all__ = ["COMMAND"]
 
 
 def _names(prompt: Prompt, arguments: Arguments) -> Outcome:
-    found = prompt.client.request(Names())
+    found = prompt.client.ask(Names())
     stopped = {actor: f"  stopped ranks: {', '.join(ranks)}" if ranks else "" for actor, ranks in found.stopped.items()}
     lines = [actor + ranks for actor, ranks in stopped.items()]
     dims = ", ".join(found.dims)

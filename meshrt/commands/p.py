@@ -16,7 +16,7 @@ def printer(name: str, summary: str, details: str = "") -> Command[Prompt]:
 
     def run(prompt: Prompt, arguments: Arguments) -> Outcome:
         asked = {key: arguments[key] for key in ("actor", "ranks", "expression")}
-        answers = prompt.collect(prompt.client.request(Print(command=name, **asked)))
+        answers = prompt.collect(prompt.client.ask(Print(command=name, **asked)))
         whole = {"verbose": True} if name == "source" else {}  # source is of use only as a whole
         return told(answers, {**arguments, **whole}, late=_LATE)
 

@@ -44,7 +44,7 @@ def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
     from meshrt.debug.prompt.context import plain  # start-up: likewise
     from meshrt.debug.prompt.tables import problems  # start-up: likewise
 
-    found = prompt.client.request(PostMortemModes(mode=arguments["mode"], actor=arguments["actor"]))
+    found = prompt.client.ask(PostMortemModes(mode=arguments["mode"], actor=arguments["actor"]))
     modes = found.modes
     lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in modes.items()]
     if modes.get("", "default") == "default":  # the program's own setting is in effect

@@ -11,7 +11,7 @@ __all__ = ["COMMAND"]
 
 
 def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
-    found = prompt.client.request(Status(hosts=True))
+    found = prompt.client.ask(Status(hosts=True))
     return Outcome(status(found, found.terminals, found.own), plain(found))
 
 

@@ -21,7 +21,7 @@ def _seconds(word: str) -> float:
 
 def _wait(prompt: Prompt, arguments: Arguments) -> Outcome:
     seconds = arguments["seconds"]
-    found = prompt.client.request(Wait(**arguments), timeout=seconds + 10)
+    found = prompt.client.ask(Wait(**arguments), timeout=seconds + 10)
     if found.missing:
         return Outcome(f"not stopped within {seconds:g} s: {count_ranks(found.missing)}", plain(found), ok=False)
     return Outcome(f"stopped: {count_ranks(found.stopped)}", plain(found))

@@ -11,7 +11,7 @@ __all__ = ["COMMAND"]
 
 
 def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
-    stacks = prompt.client.request(Where(**arguments))
+    stacks = prompt.client.ask(Where(**arguments))
     return Outcome(render_stacks(stacks), plain(stacks))
 
 

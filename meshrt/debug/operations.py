@@ -49,11 +49,9 @@ __all__ = [
     "JobAnswer",
     "JobReport",
     "Kind",
-    "KnownNames",
     "Leave",
     "Logs",
     "Modes",
-    "Names",
     "Notice",
     "PostMortemModes",
     "Print",
@@ -112,18 +110,6 @@ class Hello(Asked[Greeting], frozen=True, tag="debug.hello"):
 
     person: bool = False
     listens: bool = False
-
-
-class KnownNames(Data, frozen=True):
-    """Names for completion: actors, dimensions, and the numbers of stopped ranks by actor, as texts."""
-
-    actors: Sequence[str]
-    dims: Sequence[str]
-    stopped: Mapping[str, Sequence[str]]
-
-
-class Names(Asked[KnownNames], frozen=True, tag="debug.names"):
-    """The names that may be typed now."""
 
 
 class StatusAnswer(ProgramStatus, frozen=True, kw_only=True):

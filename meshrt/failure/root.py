@@ -32,7 +32,7 @@ from meshrt.failure.standing import keep_stacks
 from meshrt.failure.stops import Stops
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks.facts import Collected, Raised
+from meshrt.hooks.facts import Gathered, Raised
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
@@ -212,13 +212,13 @@ class Failures:
         incident.asked = time.monotonic_ns()
         answers = self._answers = []
 
-        def report(collected: Collected[Threads, Times]) -> None:
-            answers.extend(collected.groups)
-            if collected.done:
+        def report(gathered: Gathered[Threads, Times]) -> None:
+            answers.extend(gathered.groups)
+            if gathered.done:
                 self._done(incident)
 
         try:
-            self._services.gather_groups(targets, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
+            self._services.gather(targets, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
         except ProtocolError as error:
             incident.stacks_why = str(error)
             self._done(incident)

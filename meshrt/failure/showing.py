@@ -207,11 +207,6 @@ def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
     return f"{who} {role}; where it was then:\n{lines or _NOWHERE}"
 
 
-def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> Waits:
-    """Return which rank waits for which, for a rank that the script did not wait for but that is part of a hang."""
-    return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else Waits()
-
-
 def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> MergedMesh | None:
     hangs = incident.hang.reaches(mesh.mesh_id, rank)
     return _stacks(incident.hang.stacks if hangs else incident.stacks, mesh, [rank])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 
-from meshrt.hooks.facts import Collected
+from meshrt.hooks.facts import Gathered
 from meshrt.hooks.services import PendingCall, RootServices
 from meshrt.inspect.records import ReadStacks, Threads, Times
 from meshrt.inspect.text import render_stacks
@@ -57,10 +57,10 @@ class Watchdog:
         stacks = Stacks()
         stacks.expect(call.mesh_id, mesh.name, mesh.shape, missing, (call.actor,))
 
-        def report(collected: Collected[Threads, Times]) -> None:
-            for group in collected.groups:
+        def report(gathered: Gathered[Threads, Times]) -> None:
+            for group in gathered.groups:
                 stacks.add(group)
-            if collected.done:
+            if gathered.done:
                 lines = render_stacks(stacks.answer()).split("\n")
                 left_out = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
                 where = "\n".join([*lines[:_LINES], *left_out])
@@ -70,5 +70,5 @@ class Watchdog:
 
         # All ranks are asked: any of them may block those that wait.
         everybody = {mesh.mesh_id: mesh.alive for mesh in self._services.meshes()}
-        self._services.gather_groups(everybody, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
+        self._services.gather(everybody, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
         self._later(known, 2 * seconds, waited + 2 * seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 __all__ = [
     "UNRAISABLE",
     "ActorState",
-    "Answer",
     "Answered",
     "Body",
-    "Collected",
     "EndpointCall",
     "Gathered",
-    "Group",
     "Raised",
     "Unanswered",
     "Variable",
@@ -31,9 +28,6 @@ P = TypeVar("P")
 
 Body = dict[str, Any]
 """The arguments or the result of an operation: what msgpack can carry (str keys; no tuples come back)."""
-
-Answer = Callable[[Body | None, str], None]
-"""Takes the result of an operation, ``answer(body, "")``, or a refusal, ``answer(None, why)``."""
 
 
 @dataclass(slots=True)
@@ -169,33 +163,6 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Ranks of one mesh with the same answer.
-
-    Attributes:
-        ranks: Base ranks, ascending.
-        kind: ``"answered"``; ``"refused"`` (``same`` says why); ``"gone"`` (``same`` says how it ended); ``"silent"``
-            (``same``: ``{"state": "stopped" | "busy" | "", "stack": what faulthandler wrote, or ""}``).
-        same: What all of them have answered.
-        per: What differs, by rank; only for answers that have it.
-    """
-
-    mesh_id: str
-    ranks: tuple[int, ...]
-    kind: str
-    same: Any
-    per: Mapping[int, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The new answers of a gather. Every rank is reported once."""
-
-    groups: list[Group]
-    done: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Answered(Generic[S, P]):
     """Ranks of one mesh with the same answer.
 
@@ -232,7 +199,7 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected(Generic[S, P]):
+class Gathered(Generic[S, P]):
     """The new answers of a gather. Every rank is reported once."""
 
     groups: Sequence[Answered[S, P] | Unanswered]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
@@ -40,15 +40,6 @@ class Fate:
     def how(self) -> str:
         """How it ended, in words: ``"was killed by SIGKILL"``."""
         return str(self)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_wire(cls, facts: dict[str, Any]) -> Fate:
-        """Inverse of `to_wire`."""
-        return cls(**facts)
 
     def __str__(self) -> str:
         match self.kind:

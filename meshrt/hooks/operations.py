@@ -9,7 +9,7 @@ An operation is a class. Its tag is its name, its fields are the arguments, and 
         rank: int
 
     services.serve(Lines, lambda asked: Printed(lines_of(asked.rank)))      # the side that serves it
-    printed = connection.request(Lines(3))                                  # the side that asks
+    printed = connection.ask(Lines(3))                                      # the side that asks
 
 On the wire the fields are a msgpack map. Both sides check what comes in (`Operation.read`, `Operation.read_answer`), so
 that no later code reads a dict by string.
@@ -17,13 +17,13 @@ that no later code reads a dict by string.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 import msgspec
 
 from meshrt.errors import ProtocolError
-from meshrt.hooks.facts import Answer, Answered, Body, Collected, Gathered, Group, Unanswered
+from meshrt.hooks.facts import Answered, Body, Unanswered
 
 __all__ = [
     "Answers",
@@ -37,7 +37,6 @@ __all__ = [
     "Taken",
     "answers_of",
     "body_of",
-    "collected",
     "read",
     "server",
     "slow_server",
@@ -130,6 +129,29 @@ class GroupedOperation(Operation[Grouped[S, P]], Generic[S, P], frozen=True):
         found: P = read(_arguments(cls)[1], per, f"the answer to {cls.name()}")
         return found
 
+    @classmethod
+    def read_group(
+        cls, mesh_id: str, ranks: tuple[int, ...], kind: str, same: Any, per: Mapping[int, object]
+    ) -> Answered[S, P] | Unanswered:
+        """Check what a host agent says about ranks; an answer that is not valid counts as a refusal.
+
+        Args:
+            kind: As in `Unanswered`, or ``"answered"``.
+            same: The answer; a text that says why there is none; or ``"state"`` and ``"stack"`` of silent ranks.
+            per: What differs, by rank.
+        """
+        match kind:
+            case "answered":
+                try:
+                    found = {rank: cls.read_per(each) for rank, each in per.items()}
+                    return Answered(mesh_id, ranks, cls.read_same(same), found)
+                except ProtocolError as error:
+                    return Unanswered(mesh_id, ranks, "refused", str(error))
+            case "silent":
+                return Unanswered(mesh_id, ranks, "silent", "", same["state"], same["stack"])
+            case _:
+                return Unanswered(mesh_id, ranks, "gone" if kind == "gone" else "refused", same)
+
 
 class Answers(Protocol[A_contra]):
     """Takes the answer to an operation, ``answer(data, "")``, or a refusal, ``answer(None, why)``, once."""
@@ -169,10 +191,12 @@ def server(operation: Served[Q, A], handler: Callable[[Q], A]) -> Callable[[Body
     return lambda body: body_of(handler(operation.read(body)))
 
 
-def slow_server(operation: Served[Q, A], handler: Callable[[Q, Answers[A]], None]) -> Callable[[Body, Answer], None]:
+def slow_server(
+    operation: Served[Q, A], handler: Callable[[Q, Answers[A]], None]
+) -> Callable[[Body, Answers[Body]], None]:
     """As `server`, for a handler that answers later."""
 
-    def serve(body: Body, answer: Answer) -> None:
+    def serve(body: Body, answer: Answers[Body]) -> None:
         handler(operation.read(body), lambda data, why: answer(None if data is None else body_of(data), why))
 
     return serve
@@ -219,27 +243,3 @@ def _arguments(cls: type) -> Sequence[type]:
             if found and not any(isinstance(each, TypeVar) for each in found):
                 return found
     raise TypeError(f"{cls.__name__} does not say what answers it: Operation[...]")
-
-
-def collected(operation: GroupedOperation[S, P], gathered: Gathered) -> Collected[S, P]:
-    """Return answers with types; one that is not valid counts as a refusal."""
-    return Collected([_typed(operation, group) for group in gathered.groups], gathered.done)
-
-
-def _typed(operation: GroupedOperation[S, P], group: Group) -> Answered[S, P] | Unanswered:
-    mesh_id, ranks = group.mesh_id, group.ranks
-    match group.kind:
-        case "answered":
-            try:
-                same = operation.read_same(group.same)
-                return Answered(
-                    mesh_id, ranks, same, {rank: operation.read_per(per) for rank, per in group.per.items()}
-                )
-            except ProtocolError as error:
-                return Unanswered(mesh_id, ranks, "refused", str(error))
-        case "silent":
-            return Unanswered(mesh_id, ranks, "silent", "", group.same["state"], group.same["stack"])
-        case "gone":
-            return Unanswered(mesh_id, ranks, "gone", group.same)
-        case _:
-            return Unanswered(mesh_id, ranks, "refused", group.same)

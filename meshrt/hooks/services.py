@@ -2,7 +2,7 @@
 
 Three of them make a debugger possible from outside:
 
-* a **control operation**: a named request that the control thread of a rank (or the root) serves,
+* an **operation** (`meshrt.hooks.operations`), which the control thread of a rank (or the root) serves,
 * a **hold**: deadlines are suspended while a rank is stopped,
 * the hook ``endpoint_error``, which is called before the exception unwinds, with the live traceback.
 
@@ -20,11 +20,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered, Wait, Workload
+from meshrt.hooks.facts import ActorState, EndpointCall, Gathered, Wait, Workload
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
-    from meshrt.hooks.facts import Collected
     from meshrt.hooks.fate import Fate
     from meshrt.hooks.measured import Measured
     from meshrt.hooks.operations import Answers, Data, GroupedOperation, Operation, Report, Served, Taken
@@ -56,10 +55,6 @@ class RankServices(Protocol):
     host_name: str
     #: The directory of files that a user reads afterwards.
     run_directory: str
-    #: name -> handler, run on the control thread; must not block and must not run user code.
-    operations: dict[str, Callable[[Body], Body | None]]
-    #: name -> handler, begun on the control thread; it calls ``answer`` later, once, from any thread.
-    deferred_operations: dict[str, Callable[[Body, Answer], None]]
 
     def actors(self) -> Sequence[ActorState]:
         """Return the actors that live here, the first one (that of the main thread) first."""
@@ -92,12 +87,6 @@ class RankServices(Protocol):
         """Send a report to the root's side of the plug-in; returns at once, keeps the order."""
 
     def ask(self, operation: Operation[A], timeout: float) -> A:
-        """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
-
-    def notify(self, event: str, body: Body) -> None:
-        """Send an event to the root's side of the plug-in; returns at once, keeps the order."""
-
-    def request(self, operation: str, body: Body, timeout: float) -> Body:
         """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
 
     def set_held(self, held: bool) -> None:
@@ -133,9 +122,6 @@ class ToolClient(Protocol):
 
     def report(self, report: Report) -> None:
         """Send a report to the client; never blocks. A client that does not read is disconnected."""
-
-    def push(self, event: str, body: Body) -> None:
-        """Send an event to the client; never blocks. A client that does not read is disconnected."""
 
 
 class Waited(Protocol):
@@ -175,17 +161,11 @@ class RootServices(Protocol):
     run_id: str
     #: The directory of files that a user reads afterwards.
     run_directory: Path
-    #: name -> coroutine function (client, body) -> body, for requests of terminals.
-    tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]]
-    #: name -> function (mesh id, base rank, body), for events sent with `RankServices.notify`.
-    rank_events: dict[str, Callable[[str, int, Body], None]]
-    #: name -> function (mesh id, base rank, body) -> body, for `RankServices.request`.
-    rank_operations: dict[str, Callable[[str, int, Body], Body | None]]
     #: called with every client that is gone.
     client_gone: list[Callable[[ToolClient], None]]
-    #: called when a mesh is asked for, on any thread: operations (or name and body of one) that each of its ranks
-    #: serves before any other request.
-    at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]]
+    #: called when a mesh is asked for, on any thread: operations that each of its ranks serves before
+    #: any other request.
+    at_birth: list[Callable[[], Sequence[Operation[Data]]]]
     #: called as ``fn(mesh id, base rank)`` when a rank serves.
     rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, fate)`` when a rank's process has ended; ``str(fate)`` says how in words.
@@ -220,17 +200,6 @@ class RootServices(Protocol):
     def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
         """Like `ask_rank` without an answer. Any thread."""
 
-    def gather_groups(
-        self,
-        targets: Mapping[str, Sequence[int]],
-        operation: GroupedOperation[S, P],
-        seconds: float,
-        report: Callable[[Collected[S, P]], None],
-        *,
-        stack_suffices: bool = False,
-    ) -> int:
-        """As `gather`, with types."""
-
     def meshes(self) -> Sequence[MeshFacts]:
         """Describe each mesh that runs. Any thread."""
 
@@ -245,26 +214,18 @@ class RootServices(Protocol):
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""
 
-    def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
-        """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""
-
-    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
-        """Like `request_rank` without an answer."""
-
     def gather(
         self,
         targets: Mapping[str, Sequence[int]],
-        operation: str,
-        body: Body,
+        operation: GroupedOperation[S, P],
         seconds: float,
-        report: Callable[[Gathered], None],
+        report: Callable[[Gathered[S, P]], None],
         *,
         stack_suffices: bool = False,
     ) -> int:
         """Put one operation to many ranks; their host agents group equal answers.
 
-        A rank answers ``{"same": anything, "per": anything}``; ranks whose ``same`` are equal are one group, ``per`` is
-        kept by rank and may be missing.
+        A rank answers with a `meshrt.hooks.operations.Grouped`: ranks whose ``same`` are equal are one group.
 
         Args:
             targets: Base ranks, by mesh id.

@@ -11,7 +11,7 @@ CONTROL frame with address nil (all others are passed on between root and rank):
       bye                           the program ends: end everything; the root cleans up the directory itself
     agent -> root
       started  mesh, rank, pid
-      gone     mesh, rank, fate (Fate.to_wire)
+      gone     mesh, rank, fate (the fields of Fate)
       stopped  mesh                 every rank of the mesh on this host has ended, and what it had started
       output   mesh, rank, err (bool), actor, lines
       pulse    mesh, rank, state ("stopped", "busy" or "answering"), stack

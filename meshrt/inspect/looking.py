@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
-from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.asking import gather_all
 from meshrt.inspect.listing import rows_of, status_of, with_memory
 from meshrt.inspect.merged import MergedStacks
 from meshrt.inspect.operations import (
@@ -86,7 +86,7 @@ class Looking:
             stacks.instead(post_mortem.mesh_id, post_mortem.rank, _record(post_mortem))
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
         operation = ReadStacks(name, verbose)
-        for group in await gather_groups(self._services, alive, operation, _STACK_SECONDS, stack_suffices=True):
+        for group in await gather_all(self._services, alive, operation, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
         stacks.waits.script(self._services.script_waits())
         return stacks.answer()

@@ -11,9 +11,11 @@ from meshrt.program.places import NOWHERE, Place
 
 __all__ = [
     "FindOutput",
+    "KnownNames",
     "ListRanks",
     "Listing",
     "MeshStatus",
+    "Names",
     "Output",
     "Outputs",
     "Placed",
@@ -199,3 +201,15 @@ class FindOutput(Operation[Outputs], frozen=True, tag="inspect.printing"):
 
     actor: str = ""
     ranks: str = ""
+
+
+class KnownNames(Data, frozen=True):
+    """Names for completion: actors, dimensions, and the numbers of stopped ranks by actor, as texts."""
+
+    actors: Sequence[str]
+    dims: Sequence[str]
+    stopped: Mapping[str, Sequence[str]]
+
+
+class Names(Operation[KnownNames], frozen=True, tag="debug.names"):
+    """The names that may be typed now."""

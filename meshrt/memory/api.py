@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
-from meshrt.hooks.operations import body_of
+from meshrt.hooks.operations import Data, Operation
 from meshrt.memory.asked import MILLISECONDS, OBJECTS
 from meshrt.memory.document import Document, document_of, plain
 from meshrt.memory.operations import LookAtMemory
 from meshrt.transport.tools import connect, own_program
 
 __all__ = ["Asking", "ask", "memory"]
+
+A = TypeVar("A", bound=Data)
 
 #: Seconds within which a program must answer; it waits for its ranks itself.
 _ANSWER_SECONDS = 90.0
@@ -68,7 +69,7 @@ def memory(
 class Asking(Protocol):
     """A connection to a program."""
 
-    def request(self, operation: str, body: Body, timeout: float) -> Body:
+    def ask(self, operation: Operation[A], timeout: float) -> A:
         """Return the answer, within ``timeout`` seconds."""
         ...
 
@@ -108,5 +109,4 @@ def ask(
         objects=None if exact else OBJECTS,
         references=references,
     )
-    answer = connection.request(look.name(), body_of(look), _EXACT_SECONDS if exact else _ANSWER_SECONDS)
-    return document_of(look.read_answer(answer))
+    return document_of(connection.ask(look, _EXACT_SECONDS if exact else _ANSWER_SECONDS))

@@ -26,10 +26,6 @@ class Held:
     held: int = 0
     pinned: int = 0
 
-    def by_name(self) -> dict[str, int]:
-        """Return them as docs/json.md names them."""
-        return {"store_own": self.own, "store_held": self.held, "store_pinned": self.pinned}
-
 
 @dataclass(frozen=True, slots=True)
 class References:

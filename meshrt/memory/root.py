@@ -20,11 +20,11 @@ import msgspec
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.measured import Measured
-from meshrt.hooks.operations import GroupedOperation, body_of
+from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.host.memory import machine, resident, shares
-from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.asking import gather_all
 from meshrt.memory.asked import Asked, asked_of
 from meshrt.memory.merging import Merged
 from meshrt.memory.operations import (
@@ -175,7 +175,7 @@ class View:
 
     async def _ask_heaps(self, asked: Asked) -> list[Answered[None, Heap] | Unanswered]:
         answering = asked.whom.answering()
-        return await gather_groups(self._services, answering, ReadHeap(), _HEAP_SECONDS, stack_suffices=True)
+        return await gather_all(self._services, answering, ReadHeap(), _HEAP_SECONDS, stack_suffices=True)
 
     async def _ask_variables(self, asked: Asked, measured: Measured) -> list[Answered[Variables, Heap] | Unanswered]:
         return await self._in_waves(asked, _of_variables(asked), measured, None)
@@ -214,7 +214,7 @@ class View:
             wave = by_mesh([address for members in hosts.values() for address in members[:_AT_ONCE]])
             left = end - asyncio.get_running_loop().time()
             if left > 0:
-                groups += await gather_groups(self._services, wave, operation, left, stack_suffices=True)
+                groups += await gather_all(self._services, wave, operation, left, stack_suffices=True)
             else:
                 why = f"was not asked: the others took {seconds:g} s"
                 groups += [Unanswered(mesh_id, tuple(ranks), "refused", why) for mesh_id, ranks in wave.items()]
@@ -339,5 +339,5 @@ def load(services: RootServices) -> None:
             count = bytes_of(limit)
         except UsageError as error:
             raise UsageError(f"{LIMIT_VARIABLE}: {error}") from None
-        services.at_birth.append(lambda: [(SetLimit.name(), body_of(SetLimit(count)))])
+        services.at_birth.append(lambda: [SetLimit(count)])
     services.serve_terminals(LookAtMemory, View(services).look)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, Operation, body_of
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.restarts import Restarts
@@ -18,10 +17,7 @@ from meshrt.wire.frames import CONTROL_MAX
 from meshrt.wire.operations import Stopped
 from meshrt.wire.tree import Spawn
 
-__all__ = ["Births", "FirstOperation", "spawn_frames"]
-
-FirstOperation = Operation[Data] | tuple[str, Body]
-"""What a rank serves before any other request."""
+__all__ = ["Births", "spawn_frames"]
 
 
 class Births:
@@ -32,7 +28,7 @@ class Births:
         restarts: Knows which actors a rank has again.
     """
 
-    def __init__(self, at_birth: Sequence[Callable[[], Sequence[FirstOperation]]], restarts: Restarts) -> None:
+    def __init__(self, at_birth: Sequence[Callable[[], Sequence[Operation[Data]]]], restarts: Restarts) -> None:
         self._at_birth = at_birth
         self._restarts = restarts
 
@@ -50,7 +46,7 @@ class Births:
             sizes=list(spec.extent.sizes),
             common_env=dict(spec.env),
             preload=list(spec.preload),
-            operations=[(each.name(), body_of(each)) if isinstance(each, Operation) else each for each in operations],
+            operations=[(each.name(), body_of(each)) for each in operations],
         )
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
         for rank in record.incarnations.keys() & env.keys():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgpack
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Body, Collected, Gathered, Group
-from meshrt.hooks.operations import GroupedOperation, body_of, collected
+from meshrt.hooks.facts import Gathered
+from meshrt.hooks.operations import GroupedOperation, body_of
 from meshrt.mesh.registry import Registry
 from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Gather, LeaveGather
@@ -29,10 +29,11 @@ _NEXT = 0.1
 _OVERDUE = 0.3
 
 
-class _Gather:
+class _Gather(Generic[S, P]):
     """A question under way, and the answers since the last report."""
 
-    def __init__(self, report: Callable[[Gathered], None]) -> None:
+    def __init__(self, operation: GroupedOperation[S, P], report: Callable[[Gathered[S, P]], None]) -> None:
+        self.operation = operation
         self.report = report
         self.waiting: dict[str, set[int]] = {}
         self.agents: list[AgentLink] = []
@@ -58,10 +59,10 @@ class _Gather:
         if not waiting:
             del self.waiting[mesh_id]
 
-    def take(self) -> Gathered:
+    def take(self) -> Gathered[S, P]:
         """Return what is new."""
         groups = [
-            Group(mesh_id, tuple(sorted(members)), kind, same, per)
+            self.operation.read_group(mesh_id, tuple(sorted(members)), kind, same, per)
             for (mesh_id, kind, _), (members, same, per) in self.groups.items()
         ]
         self.groups.clear()
@@ -80,20 +81,19 @@ class Gathers:
     def __init__(self, registry: Registry, call_later: Callable[[float, Callable[[], None]], None]) -> None:
         self._registry = registry
         self._call_later = call_later
-        self._gathers: PendingTable[_Gather] = PendingTable()
+        self._gathers: PendingTable[_Gather[Any, Any]] = PendingTable()
 
     def begin(
         self,
         targets: Mapping[str, Sequence[int]],
-        operation: str,
-        body: Body,
+        operation: GroupedOperation[S, P],
         seconds: float,
-        report: Callable[[Gathered], None],
+        report: Callable[[Gathered[S, P]], None],
         *,
         stack_suffices: bool = False,
     ) -> int:
         """See `meshrt.hooks.services.RootServices.gather`."""
-        gather = _Gather(report)
+        gather = _Gather(operation, report)
         shares: dict[AgentLink, dict[str, list[int]]] = {}
         for mesh_id, ranks in targets.items():
             if ranks:
@@ -105,7 +105,7 @@ class Gathers:
                     for mesh_id, ranks in share.items():
                         gather.add(mesh_id, "silent", ranks, {"state": "", "stack": ""})
                     continue
-                agent.send(Gather(number, operation, body, seconds, stack_suffices, share))
+                agent.send(Gather(number, operation.name(), body_of(operation), seconds, stack_suffices, share))
                 gather.agents.append(agent)
         except ProtocolError:
             self.leave(number)
@@ -114,29 +114,8 @@ class Gathers:
         self._call_later(seconds + _OVERDUE, lambda: self._give_up(number))
         return number
 
-    def begin_typed(
-        self,
-        targets: Mapping[str, Sequence[int]],
-        operation: GroupedOperation[S, P],
-        seconds: float,
-        report: Callable[[Collected[S, P]], None],
-        *,
-        stack_suffices: bool = False,
-    ) -> int:
-        """See `meshrt.hooks.services.RootServices.gather`."""
-
-        body = body_of(operation)
-        return self.begin(
-            targets,
-            operation.name(),
-            body,
-            seconds,
-            lambda gathered: report(collected(operation, gathered)),
-            stack_suffices=stack_suffices,
-        )
-
     def _share_out(
-        self, gather: _Gather, mesh_id: str, ranks: Sequence[int], shares: dict[AgentLink, dict[str, list[int]]]
+        self, gather: _Gather[S, P], mesh_id: str, ranks: Sequence[int], shares: dict[AgentLink, dict[str, list[int]]]
     ) -> None:
         asked = gather.waiting[mesh_id] = set(ranks)
         record = self._registry.meshes.get(mesh_id)

@@ -1,7 +1,7 @@
 """The root: one per program, in the process that makes the first mesh. Here its parts are built, in this order.
 
 Each part is given what it needs when it is made, and nothing is put into it afterwards. A part that listens for an
-event adds itself to a list of the part that raises it (``on_...``, ``rank_events``). The one exception is
+event adds itself to a list of the part that raises it (``on_...``, ``rank_gone``). The one exception is
 `meshrt.transport.process`, which keeps store and owner of the process for floors below (`Root._install`).
 
 ==============  ===================================================  ==================================================

@@ -45,7 +45,6 @@ __all__ = ["Answer", "Services"]
 
 Q = TypeVar("Q")
 A = TypeVar("A", bound=Data)
-T = TypeVar("T")
 
 _log = logging.getLogger("meshrt")
 
@@ -84,7 +83,7 @@ class Services:
         #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
         self.deferred_operations: dict[str, Callable[[Address, Body, Reply], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
-        self.at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]] = []
+        self.at_birth: list[Callable[[], Sequence[Operation[Data]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, Fate], None]] = []
         self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
@@ -110,7 +109,6 @@ class Services:
         #: See `meshrt.hooks.services.RootServices`.
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
-        self.gather_groups = self.gathers.begin_typed
         self.measure = self.measures.ask
         loop.on_end.append(lambda: hooks.run(self.closing))
 
@@ -165,27 +163,17 @@ class Services:
 
     def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> asyncio.Future[A]:
         """Run an operation on a rank. It is sent at once. Raises ProtocolError if it is too long."""
-        return self._ask(mesh_id, rank, operation.name(), body_of(operation), operation.read_answer)
-
-    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
-        """Run an operation on a rank without an answer. Any thread."""
-        self.send_rank(mesh_id, rank, operation.name(), body_of(operation))
-
-    def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
-        """Run a control operation on a rank."""
-        return self._ask(mesh_id, rank, operation, body, lambda answer: answer)
-
-    def _ask(self, mesh_id: str, rank: int, operation: str, body: Body, read: Callable[[Body], T]) -> asyncio.Future[T]:
+        name = operation.name()
         record = self._registry.meshes.get(mesh_id)
-        answer: asyncio.Future[T] = self._loop.running.create_future()
+        answer: asyncio.Future[A] = self._loop.running.create_future()
         if record is None or rank in record.fates:
             fate = Fate("stopped") if record is None else record.fates[rank]
-            answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), operation, may_have_run=False))
+            answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), name, may_have_run=False))
             return answer
         agent = record.agent_of[rank]
         if agent.full:
             where = record.rank_place(rank).where
-            answer.set_exception(MeshError(f"{operation} was not sent to {where}: its host agent takes no messages"))
+            answer.set_exception(MeshError(f"{name} was not sent to {where}: its host agent takes no messages"))
             return answer
 
         def answered(body: Body | None, error: Exception | None) -> None:
@@ -195,7 +183,7 @@ class Services:
                 answer.set_exception(error)
                 return
             try:
-                answer.set_result(read(body or {}))
+                answer.set_result(operation.read_answer(body or {}))
             except ProtocolError as invalid:
                 answer.set_exception(invalid)
 
@@ -203,15 +191,15 @@ class Services:
         if requests is None:
             send = functools.partial(self._send, record, rank)
             requests = self._requests[mesh_id, rank] = Requests(send, self._numbers)
-        number = requests.ask(operation, body, answered)
+        number = requests.ask(name, body_of(operation), answered)
         answer.add_done_callback(lambda _: requests.forget(number))
         return answer
 
-    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
-        """Run a control operation on a rank without an answer. Any thread."""
+    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
+        """Run an operation on a rank without an answer. Any thread."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None and rank not in record.fates:
-            self._send(record, rank, Request(0, operation, body))
+            self._send(record, rank, Request(0, operation.name(), body_of(operation)))
 
     @staticmethod
     def _send(record: MeshRecord, rank: int, message: Message) -> None:

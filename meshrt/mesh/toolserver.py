@@ -90,11 +90,7 @@ class ToolConnection(asyncio.Protocol):
 
     def report(self, report: Report) -> None:
         """Send a report; a client that does not read is disconnected."""
-        self.push(report.name(), body_of(report))
-
-    def push(self, event: str, body: Body) -> None:
-        """Send an event; a client that does not read is disconnected."""
-        self._write(Event(event, body))
+        self._write(Event(report.name(), body_of(report)))
 
     def _write(self, message: Message) -> None:
         if self._transport.is_closing():

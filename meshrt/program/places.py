@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from meshrt.hooks.operations import Data, read
+from meshrt.hooks.operations import Data
 
 __all__ = ["NOWHERE", "Place", "names_file"]
 
@@ -24,15 +24,6 @@ class Place(Data, frozen=True, array_like=True):
 
     def __str__(self) -> str:
         return f"{self.file.rpartition('/')[2]}:{self.line} ({self.function})"
-
-    def to_wire(self) -> list[str | int]:
-        """Return the place as plain data."""
-        return [self.file, self.line, self.function]
-
-    @classmethod
-    def from_wire(cls, wire: object) -> Place:
-        """Return the place from plain data: the reverse of `to_wire`. Raises ProtocolError."""
-        return read(cls, wire or [], "a place")
 
 
 NOWHERE = Place()

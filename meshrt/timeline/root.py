@@ -6,7 +6,7 @@ from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation, Nothing
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.asking import gather_all
 from meshrt.program.program import program_of
 from meshrt.program.words import silence
 from meshrt.selection import Selection, names_states, parse, resolve
@@ -105,7 +105,7 @@ class Timelines:
     async def _ask(self, recording: _Recording, operation: GroupedOperation[None, None]) -> list[Missing]:
         """Send an operation to all ranks of a recording; return the ranks that have not answered."""
         targets = self._alive(recording)
-        groups = await gather_groups(self._services, targets, operation, _SECONDS, stack_suffices=True)
+        groups = await gather_all(self._services, targets, operation, _SECONDS, stack_suffices=True)
         return [missing for group in groups if isinstance(group, Unanswered) for missing in _missing(group)]
 
     async def ranks(self, client: ToolClient, asked: Ranks) -> RanksToAsk:
@@ -129,7 +129,7 @@ class Timelines:
         """Return the next part of some ranks of one mesh."""
         self._named(take.recording)
         operation = TakeOnRank(take.recording, take.room, take.got)
-        groups = await gather_groups(self._services, {take.mesh: take.ranks}, operation, _SECONDS, stack_suffices=True)
+        groups = await gather_all(self._services, {take.mesh: take.ranks}, operation, _SECONDS, stack_suffices=True)
         parts: dict[str, Part] = {}
         without: list[Missing] = []
         for group in groups:

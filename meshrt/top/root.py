@@ -15,7 +15,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import ProcessFacts
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
-from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.asking import gather_all
 from meshrt.memory.references import Held, held_of
 from meshrt.program.chosen import choose
 from meshrt.program.program import program_of
@@ -63,7 +63,7 @@ class Looks:
         seconds = _SECONDS + _PER_RANK * max(0, sum(map(len, chosen.targets.values())) - _FEW)
         measured, groups = await asyncio.gather(
             self._services.measure(chosen.targets, _MEASURE_SECONDS, work=True),
-            gather_groups(self._services, chosen.answering(), Work(), seconds),
+            gather_all(self._services, chosen.answering(), Work(), seconds),
         )
         told: dict[Address, WorkOfRank] = {}
         for group in groups:

@@ -1,6 +1,6 @@
 """How terminals find the running programs of this user, and a terminal's end of the control socket: connect, ask.
 
-Any thread may call `ToolConnection.request`; events come on the connection's own reader thread.
+Any thread may call `ToolConnection.ask`; events come on the connection's own reader thread.
 """
 
 from __future__ import annotations
@@ -122,10 +122,6 @@ class ToolConnection:
         self._thread.start()
 
     def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
-        """As `request`, with types."""
-        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
-
-    def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
         """Ask and wait.
 
         Raises:
@@ -134,28 +130,27 @@ class ToolConnection:
             TimeoutError: No answer within ``timeout`` seconds.
         """
         answers: queue.SimpleQueue[tuple[Body | None, Exception | None]] = queue.SimpleQueue()
-        number = self._ask(operation, body, lambda answer, error: answers.put((answer, error)))
+        number = self.begin(operation, lambda answer, error: answers.put((answer, error)))
         try:
             answer, error = answers.get(timeout=timeout)
         except queue.Empty:
-            raise TimeoutError(f"no answer to {operation} within {timeout:g} s") from None
+            raise TimeoutError(f"no answer to {operation.name()} within {timeout:g} s") from None
         finally:
             self._requests.forget(number)
         if error is not None:
             raise error
-        return answer or {}
+        return operation.read_answer(answer or {})
 
-    def begin(self, operation: str, body: Body, answered: Answered) -> None:
-        """Ask and go on. ``answered`` gets the answer or what `request` raises; on the connection's own thread.
+    def begin(self, operation: Operation[Data], answered: Answered) -> int:
+        """Ask and go on; returns the number of the request.
 
+        Args:
+            answered: Gets the answer or what `ask` raises; on the connection's own thread.
         Raises:
             ConnectionError: The program has ended.
         """
-        self._ask(operation, body, answered)
-
-    def _ask(self, operation: str, body: Body, answered: Answered) -> int:
         try:
-            return self._requests.ask(operation, body, answered)
+            return self._requests.ask(operation.name(), body_of(operation), answered)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise _ended() from error
 

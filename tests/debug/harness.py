@@ -10,6 +10,7 @@ from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.repl import Repl
 from meshrt.hooks.facts import Body
 from meshrt.transport import tools
+from tests.support.untyped import asked
 from tests.support.waiting import holds_within, wait_until
 
 __all__ = ["Person", "person"]
@@ -85,7 +86,7 @@ class Person:
 
     def rows(self) -> list[Body]:
         """What stands, as data."""
-        return list(self.client.ask("inspect.list")["rows"])
+        return list(self.client.ask(asked("inspect.list"))["rows"])
 
     def heard(self, text: str) -> None:
         """Wait for a notice with ``text`` in it."""

@@ -13,6 +13,7 @@ import pytest
 
 from meshrt import Actor, ActorError, endpoint, proc_mesh
 from tests.debug.harness import Person, person
+from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -102,7 +103,7 @@ class AsyncAgain(Actor):
 
 def type_in(me: Person, line: str) -> None:
     """Type a line at the attached rank without waiting for what becomes of it."""
-    me.client.ask("debug.send", line=line)
+    me.client.ask(asked("debug.send", line=line))
 
 
 def steps_on(me: Person, line: str) -> None:
@@ -275,7 +276,7 @@ def test_an_interrupt_never_reaches_the_endpoint() -> None:
             me(f"attach {name} 0")
             for turn in range(60):
                 type_in(me, f"sum(range({turn * 3000}))")
-                me.client.ask("debug.interrupt", actor=name)
+                me.client.ask(asked("debug.interrupt", actor=name))
                 wait_until(lambda: me.rows()[0]["note"] == "", WAIT)
             me("detach")
             me("continue")

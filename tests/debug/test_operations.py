@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from typing import Any
 
@@ -18,6 +19,7 @@ from meshrt.wire.tree import Request
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
 from tests.debug.working import Worker
+from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -48,6 +50,16 @@ BODIES = st.one_of(
 )
 
 
+def ask(client: tools.ToolConnection, operation: str, body: Any) -> Any:
+    """Send a body that no class of operations allows."""
+    answers: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+    client._requests.ask(operation, body, lambda answer, error: answers.put((answer, error)))
+    answer, error = answers.get(timeout=WAIT)
+    if error is not None:
+        raise error
+    return answer
+
+
 def test_bodies_of_wrong_types_are_refused() -> None:
     mesh = proc_mesh(gpus=2).spawn("debugee", Debugee).get(WAIT)
     pids = mesh.pid.call().get(WAIT).values()
@@ -64,7 +76,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
         @given(st.sampled_from(operations), BODIES)
         def send(operation: str, body: Any) -> None:
             try:
-                answer = client.request(operation, body, timeout=WAIT)
+                answer = ask(client, operation, body)
             except MeshError as error:
                 outcomes["refused"] += 1
                 assert str(error)  # noqa: PT017 - either way is right
@@ -72,7 +84,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
                 outcomes["answered"] += 1
                 assert isinstance(answer, dict)
             assert not client.closed
-            assert me.client.ask("debug.status")["meshes"][0]["alive"] == 2
+            assert me.client.ask(asked("debug.status"))["meshes"][0]["alive"] == 2
 
         send()
         assert min(outcomes.values()) > 50, outcomes
@@ -82,7 +94,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
         me.wait("debugee")
         assert me("p debugee ranks(:) 20 + 1") == "[0-1] 21\n"
         assert me("cast debugee ranks(:) p n > 1") == "[0-1] True\n"
-        rows = me.client.ask("inspect.list", state="all")["rows"]
+        rows = me.client.ask(asked("inspect.list", state="all"))["rows"]
         assert [row["pid"] for row in rows] == pids
 
 
@@ -101,15 +113,15 @@ def test_a_terminal_that_does_not_read_is_cut_off() -> None:
             stuck.wait(WAIT)
 
         lazy = tools.connect(program, hold, ended.set)
-        lazy.request("debug.hello", {"person": True})
+        lazy.ask(asked("debug.hello", person=True))
         me.wait("debugee")
         assert "terminals: processes" in me("status")
         wait_until(lambda: me("logs -n 100 worker").count("x" * 900) == 120, WAIT)
-        asked = control_frame(Request(77, "debug.logs", {"actor": "worker", "lines": 100}))
+        frame = control_frame(Request(77, "debug.logs", {"actor": "worker", "lines": 100}))
         requests = 0
         with pytest.raises(ConnectionError):  # noqa: PT012 - which of them is the first that fails is not known
             for requests in range(MOST_REQUESTS):
-                lazy._sock.sendall(asked)
+                lazy._sock.sendall(frame)
                 if requests % 20 == 0:
                     assert me("list").count("| debugee ") == 2  # the others notice nothing
         assert requests > 100  # and not at the first moment

@@ -226,11 +226,12 @@ def test_a_script_enters_after_all_ranks_have_stopped(tmp_path: Path) -> None:
         "import os, time\nos.environ['TERM'] = 'dumb'\n"  # its prompt is there in no time
         "from meshrt import *\nfrom meshrt.debug.prompt import entry\n"
         "from meshrt.transport.tools import connect, own_program\n"
+        "from meshrt.inspect.operations import ListRanks\n"
         "class Twice(Actor):\n    @endpoint\n    def run(self): breakpoint(); return 1\n"
         "mesh = proc_mesh(n=2).spawn('twice', Twice).get()\n"
         "call = mesh.run.call()\n"
         "tool = connect(own_program(), lambda *_: None, lambda: None)\n"
-        "while len(tool.request('inspect.list', {})['rows']) < 2: time.sleep(0.01)\n"
+        "while len(tool.ask(ListRanks()).rows) < 2: time.sleep(0.01)\n"
         "debug_client().enter.call_one().get()\n"
         "print('went', 'on', call.done())\n"
     )

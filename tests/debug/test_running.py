@@ -15,6 +15,7 @@ import pytest
 from meshrt import ActorError, ActorMesh, Future, proc_mesh
 from tests.debug.harness import Person, person
 from tests.debug.working import Worker, line_of
+from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -150,7 +151,7 @@ def test_states_of_all_ranks() -> None:
     pids = mesh.slice(gpus=0)
     with person() as me:
         me.until("where", "recv")
-        rows = me.client.ask("inspect.list", state="all", actor="", ranks="")["rows"]
+        rows = me.client.ask(asked("inspect.list", state="all", actor="", ranks=""))["rows"]
         os.kill(rows[2]["pid"], signal.SIGKILL)
         me.until("list dead", "SIGKILL")
         (row,) = [row for row in me("list dead").splitlines() if "| worker " in row]
@@ -255,7 +256,7 @@ def test_deaths_of_ranks_that_run_are_announced() -> None:
     spawn(gpus=3)
     with person() as me:
         wait_until(lambda: me("list all").count("| worker ") == 3, 15)
-        os.kill(me.client.ask("inspect.list", state="all", actor="", ranks="")["rows"][2]["pid"], signal.SIGKILL)
+        os.kill(me.client.ask(asked("inspect.list", state="all", actor="", ranks=""))["rows"][2]["pid"], signal.SIGKILL)
         me.heard("rank 2 of worker is gone: was killed by SIGKILL")
 
 

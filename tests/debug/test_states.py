@@ -11,6 +11,7 @@ from tests.debug.harness import Person, person
 from tests.debug.waits import Waits, line_of
 from tests.debug.working import Worker
 from tests.support.pausing import paused
+from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -18,7 +19,7 @@ STOPPED_BY_A_SIGNAL = "its process was stopped by a signal (SIGCONT resumes it)"
 
 
 def pid_of(me: Person, rank: int) -> int:
-    rows = me.client.ask("inspect.list", state="all", actor="", ranks="")["rows"]
+    rows = me.client.ask(asked("inspect.list", state="all", actor="", ranks=""))["rows"]
     return next(int(row["pid"]) for row in rows if row["rank"] == rank)
 
 

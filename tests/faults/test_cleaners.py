@@ -19,6 +19,7 @@ from meshrt.transport.tools import connect, programs
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, sockets
 from tests.support.programs import another_program, environment, run_python
+from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 
@@ -60,7 +61,7 @@ def test_what_was_removed_is_made_again(
     assert again.keys() == listening.keys()
     if removed != "the lock":
         with pytest.raises(MeshError, match="has no operation"):  # it answers
-            old.request("no.such", {}, LONG)
+            old.ask(asked("no.such"), LONG)
         assert victims.apply.call(np.sum, np.ones(1 << 20)).get(LONG).values() == [1 << 20] * 2
     (program,) = programs()
     assert program.pid == os.getpid()

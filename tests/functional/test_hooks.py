@@ -6,6 +6,7 @@ from pathlib import Path
 
 from meshrt import proc_mesh
 from meshrt.mesh.program import start_root
+from meshrt.wire.operations import Hold
 from tests.support.actors import Echo, Failing
 from tests.support.waiting import wait_until
 
@@ -20,7 +21,7 @@ def test_the_hooks_of_a_rank(tmp_path: Path) -> None:
     services = start_root().services
     (described,) = services.meshes()
     for held in (True, False):
-        services.send_rank(described.mesh_id, 0, "hold", {"held": held})
+        services.tell_rank(described.mesh_id, 0, Hold(held))
         wait_until((tmp_path / f"hold-{held}").exists, WAIT)
     assert not (tmp_path / "closing").exists()
     mesh.stop()

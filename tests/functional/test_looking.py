@@ -9,6 +9,7 @@ import pytest
 from meshrt import Actor, endpoint, proc_mesh
 from meshrt.mesh.program import start_root
 from meshrt.transport import tools
+from tests.support.untyped import asked
 
 WAIT = 30
 
@@ -39,7 +40,7 @@ def test_who_only_looks_does_not_load_the_debugger(operation: str, body: dict[st
     assert program is not None
     connection = tools.connect(program)
     try:
-        assert connection.request(operation, body, WAIT)[key]
+        assert connection.ask(asked(operation, **body), WAIT)[key]
     finally:
         connection.close()
     assert not [name for name in start_root().services.tool_operations if name.startswith("debug.")]

@@ -20,7 +20,7 @@ import meshrt
 from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SelectionError, UsageError, proc_mesh
 from meshrt.hooks.services import RootServices
 from meshrt.host.memory import private
-from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.asking import gather_all
 from meshrt.memory import root
 from meshrt.memory.sizing import Snapshot
 from meshrt.mesh.program import start_root
@@ -109,9 +109,9 @@ def test_ranks_whose_agent_does_not_answer_are_not_waited_for(monkeypatch: pytes
 
     def gather(services: RootServices, targets: Mapping[str, Sequence[int]], *rest: Any, **more: Any) -> Any:
         asked.append(targets)
-        return gather_groups(services, targets, *rest, **more)
+        return gather_all(services, targets, *rest, **more)
 
-    monkeypatch.setattr(root, "gather_groups", gather)
+    monkeypatch.setattr(root, "gather_all", gather)
     monkeypatch.setattr(root, "_SILENT_SECONDS", 1.0)
     with paused(psutil.Process(pids[1]).ppid()):
         document = meshrt.memory(variables=True)

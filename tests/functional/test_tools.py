@@ -26,6 +26,7 @@ from tests.support.actors import Echo
 from tests.support.control import raw_frame
 from tests.support.others import needs_root
 from tests.support.programs import environment
+from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 
@@ -44,14 +45,14 @@ def serve(name: str) -> Body:
 
 
 async def serve_tool(client: ToolClient, body: Body) -> Body:
-    return serve(body["name"])
+    return serve(body["how"])
 
 
 @pytest.fixture
 def terminal() -> Iterator[ToolConnection]:
     root = start_root()
     root.services.tool_operations["test.serve"] = serve_tool
-    root.services.rank_operations["test.serve"] = lambda mesh_id, rank, body: serve(body["name"])
+    root.services.rank_operations["test.serve"] = lambda mesh_id, rank, body: serve(body["how"])
     root.loop.begin()
     wait_until(own_program)
     program = own_program()
@@ -63,14 +64,14 @@ def terminal() -> Iterator[ToolConnection]:
 
 def refusal(terminal: ToolConnection, name: str) -> MeshError:
     with pytest.raises(MeshError) as caught:
-        terminal.request("test.serve", {"name": name})
+        terminal.ask(asked("test.serve", how=name))
     return caught.value
 
 
 def test_a_refusal_has_the_class_that_it_had_in_the_program(
     terminal: ToolConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert terminal.request("test.serve", {"name": "fine"}) == {"value": "fine"}
+    assert terminal.ask(asked("test.serve", how="fine")) == {"value": "fine"}
     error = refusal(terminal, "usage")
     assert type(error) is UsageError and str(error) == "no such thing"
     error = refusal(terminal, "selection")
@@ -90,7 +91,7 @@ def test_a_mistake_in_an_operation_is_told_and_logged(
     (record,) = caplog.records
     assert "test.serve" in record.message and record.exc_info is not None
     assert record.exc_info[0] is KeyError
-    assert terminal.request("test.serve", {"name": "fine"}) == {"value": "fine"}
+    assert terminal.ask(asked("test.serve", how="fine")) == {"value": "fine"}
 
 
 @pytest.mark.usefixtures("terminal")
@@ -98,7 +99,7 @@ def test_a_rank_is_told_of_a_mistake_too(caplog: pytest.LogCaptureFixture) -> No
     def ask(name: str) -> str:
         try:
             rank: Any = current_runtime().tree
-            rank.request("test.serve", {"name": name}, 20)
+            rank.ask(asked("test.serve", how=name), 20)
         except MeshError as error:
             return str(error)
         return "served"
@@ -127,7 +128,7 @@ def test_a_bad_request_costs_its_terminal_and_no_other(terminal: ToolConnection,
     other = connect(program, lambda event, body: None, closed.set)
     other._sock.sendall(raw_frame(message))
     assert closed.wait(20)
-    assert terminal.request("test.serve", {"name": "well"}) == {"value": "well"}
+    assert terminal.ask(asked("test.serve", how="well")) == {"value": "well"}
 
 
 @pytest.mark.row("D5")

@@ -187,7 +187,7 @@ def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     found: list[MergedStacks] = []
 
     def all_answer() -> bool:  # on a loaded machine faulthandler is asked of one that is only slow, which suffices
-        stacks = stacks_of(Question(ReadStacks.name(), stack_suffices=True, targets={record.mesh_id: range(16)}))
+        stacks = stacks_of(Question(ReadStacks(), stack_suffices=True, targets={record.mesh_id: range(16)}))
         found[:] = [stacks.answer()]
         return found[0].meshes[0].answered.count == 13
 
@@ -274,7 +274,7 @@ def test_ranks_that_wait_for_each_other(kind: type[Caller] | type[AsyncCaller], 
     cycle = "rank 0 waits for caller.ask() of rank 1, which waits for caller.ask() of rank 0: a cycle, for "
 
     def told() -> bool:
-        found = stacks_of(Question(ReadStacks.name())).answer().waits
+        found = stacks_of(Question(ReadStacks())).answer().waits
         left = [wait.left for wait in found if wait.cycle and wait.text.startswith(cycle)]
         # When a get() gives up is known, and said; of an await it is not.
         return bool(left) and (left[0] is None or 0 < left[0] < 500) and (left[0] is None) is (kind is AsyncCaller)

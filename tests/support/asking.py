@@ -6,11 +6,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks.facts import Answered, Gathered, Group
-from meshrt.hooks.operations import body_of, collected
+from meshrt.hooks.facts import Answered, Gathered, Unanswered
+from meshrt.hooks.operations import GroupedOperation, body_of
 from meshrt.inspect.records import ReadStacks
 from meshrt.inspect.tree import Stacks
 from meshrt.mesh.program import start_root
+from tests.support.untyped import Group, asked_of_many, untyped
 from tests.support.waiting import wait_until
 
 __all__ = ["Question", "everybody", "stacks_of", "where"]
@@ -21,14 +22,14 @@ class Question:
 
     def __init__(
         self,
-        operation: str,
-        body: dict[str, Any] | None = None,
+        operation: str | GroupedOperation[Any, Any],
+        body: Mapping[str, Any] | None = None,
         *,
         targets: Mapping[str, Sequence[int]] | None = None,
         seconds: float = 20.0,
         stack_suffices: bool = False,
     ) -> None:
-        self.reports: list[Gathered] = []
+        self.reports: list[Gathered[Any, Any]] = []
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._number = 0
@@ -37,10 +38,11 @@ class Question:
         self._root = start_root()
 
         def begin() -> None:
-            asked = everybody() if targets is None else targets
+            ranks = everybody() if targets is None else targets
+            asked = asked_of_many(operation, **(body or {})) if isinstance(operation, str) else operation
             try:
                 self._number = self._root.services.gather(
-                    asked, operation, body or {}, seconds, self._report, stack_suffices=stack_suffices
+                    ranks, asked, seconds, self._report, stack_suffices=stack_suffices
                 )
             except Exception as error:
                 self._error = error
@@ -54,7 +56,7 @@ class Question:
         if self._error is not None:
             raise self._error
 
-    def _report(self, gathered: Gathered) -> None:
+    def _report(self, gathered: Gathered[Any, Any]) -> None:
         with self._changed:
             self.early |= not self.returned
             self.reports.append(gathered)
@@ -68,8 +70,12 @@ class Question:
         return bool(self.reports) and self.reports[-1].done
 
     @property
-    def groups(self) -> list[Group]:
+    def answers(self) -> list[Answered[Any, Any] | Unanswered]:
         return [group for report in tuple(self.reports) for group in report.groups]
+
+    @property
+    def groups(self) -> list[Group]:
+        return [untyped(group) for group in self.answers]
 
     def wait(self, seconds: float = 30) -> list[Group]:
         """Return all groups once it is done; every rank was reported once."""
@@ -98,7 +104,8 @@ def stacks_of(question: Question) -> Stacks:
     stacks = Stacks()
     for mesh in start_root().services.meshes():
         stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, mesh.shape.ranks())
-    for group in collected(ReadStacks(), Gathered(question.wait(), done=True)).groups:
+    question.wait()
+    for group in question.answers:
         stacks.add(group)
     return stacks
 
@@ -106,9 +113,10 @@ def stacks_of(question: Question) -> Stacks:
 def where(actor: str = "", *, verbose: bool = False, stack_suffices: bool = True) -> dict[int, list[dict[str, Any]]]:
     """Return the records of every rank that has answered, with ``"since"`` and ``"cpu"``."""
     asked = ReadStacks(actor, verbose)
-    question = Question(asked.name(), body_of(asked), stack_suffices=stack_suffices)
+    question = Question(asked, stack_suffices=stack_suffices)
+    question.wait()
     found: dict[int, list[dict[str, Any]]] = {}
-    for group in collected(asked, Gathered(question.wait(), done=True)).groups:
+    for group in question.answers:
         for rank in group.ranks:
             if isinstance(group, Answered):
                 per = group.per[rank]

@@ -37,7 +37,7 @@ def serve_questions() -> None:
     services.operations["test.nothing"] = lambda body: None
     services.operations["test.long"] = lambda body: {"same": "x" * body["same"], "per": "y" * body["per"]}
     services.operations["test.refuse"] = refuse
-    services.deferred_operations["test.later"] = later
+    services.control.deferred["test.later"] = later
 
 
 class Stuck(Actor):

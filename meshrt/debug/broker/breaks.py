@@ -33,10 +33,10 @@ from meshrt.debug.operations import (
 from meshrt.debug.protocol import MODES, Mode, session_of_ide
 from meshrt.debug.rank_operations import BreakHit, BreakHits, BreakSpec, BreakStates, ReadHits, SetBreaks, SetModes
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Answered, Body, Unanswered
-from meshrt.hooks.operations import GroupedOperation, body_of
+from meshrt.hooks.facts import Answered, Unanswered
+from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect.asking import gather_groups
+from meshrt.inspect.asking import gather_all
 from meshrt.program.targets import Targets
 from meshrt.program.words import silence
 from meshrt.selection import fold_ranks
@@ -217,7 +217,7 @@ class Breaks:
             mesh_id: [rank for rank in ranks if any(one.holds(mesh_id, rank) for one in self._breaks.values())]
             for mesh_id, ranks in (self._everybody() if self._breaks else {}).items()
         }
-        groups = await gather_groups(self._services, concerned, ReadHits(), _CONFIRM_SECONDS)
+        groups = await gather_all(self._services, concerned, ReadHits(), _CONFIRM_SECONDS)
         rows = [self._shown(one, groups) for one in self._breaks.values()]
         return BreaksShown(rows, _refusals(groups), self._names())
 
@@ -279,7 +279,7 @@ class Breaks:
         self, questions: Iterable[tuple[GroupedOperation[S, None], Mapping[str, Sequence[int]]]]
     ) -> list[Answered[S, None] | Unanswered]:
         """Put each question to its ranks, all at once. Returns all answers."""
-        gathers = [gather_groups(self._services, ranks, asked, _CONFIRM_SECONDS) for asked, ranks in questions]
+        gathers = [gather_all(self._services, ranks, asked, _CONFIRM_SECONDS) for asked, ranks in questions]
         return [group for answers in await asyncio.gather(*gathers) for group in answers]
 
     def _modes_of(self, mesh_id: str) -> dict[str, Mode]:
@@ -301,12 +301,12 @@ class Breaks:
     def _part(self, mesh_id: str, rank: int) -> list[BreakSpec]:
         return [one.spec for one in self._breaks.values() if one.holds(mesh_id, rank)]
 
-    def _at_birth(self) -> list[tuple[str, Body]]:
+    def _at_birth(self) -> list[SetBreaks | SetModes]:
         """Return the requests that a new rank serves before any call: what is set for all meshes. Any thread."""
         breaks = [one.spec for one in list(self._breaks.values()) if one.ranks is None]
         modes = self._modes_of("")
         first: list[SetBreaks | SetModes] = [SetBreaks(breaks)] if breaks else []
-        return [(each.name(), body_of(each)) for each in (*first, *([SetModes(modes)] if modes else ()))]
+        return [*first, SetModes(modes)] if modes else first
 
     def _on_born(self, mesh_id: str, rank: int) -> None:
         breaks = self._part(mesh_id, rank)

@@ -50,6 +50,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Served
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.listing import status_of
+from meshrt.inspect.operations import KnownNames, Names
 from meshrt.program.program import program_of
 from meshrt.program.targets import Actor, Selected
 from meshrt.program.words import silence
@@ -115,7 +116,7 @@ class Broker:
         services.on_report(Missed, self._on_missed)
         services.serve_ranks(ReadSource, self._source)
         self._serve(ops.Hello, self._hello)
-        self._serve(ops.Names, self._names)
+        services.serve_terminals(Names, self._names)
         self._serve(ops.Status, self._status)
         self._serve(ops.Attach, self._attach)
         self._serve(ops.Detach, self._detach)
@@ -271,12 +272,12 @@ class Broker:
         stops = summarize(stopped, self._targets.actors())
         return ops.Greeting(os.getpid(), sys.argv, stops, count.standing, count.resumed)
 
-    async def _names(self, client: ToolClient, asked: ops.Names) -> ops.KnownNames:
+    async def _names(self, client: ToolClient, asked: Names) -> KnownNames:
         actors = self._targets.actors()
         views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
         dims = dict.fromkeys(label for view in views for label in view.labels)
         stopped = {actor.label: self._stopped(actor)[:_MOST_NAMED] for actor in actors}
-        return ops.KnownNames(sorted(stopped), list(dims), stopped)
+        return KnownNames(sorted(stopped), list(dims), stopped)
 
     def _stopped(self, actor: Actor) -> list[str]:
         """Return the ranks of an actor that are at a prompt, as texts."""

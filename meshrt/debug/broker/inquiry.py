@@ -15,7 +15,7 @@ from meshrt.debug.broker.sessions import Session, SessionTable, session_key
 from meshrt.debug.operations import Interrupt, JobReport, Logs, Print
 from meshrt.debug.protocol import BUSY, STOPPED, SessionKey
 from meshrt.debug.rank_operations import Evaluate, Interrupted, InterruptRank, Value
-from meshrt.hooks.facts import Answered, Collected, Unanswered
+from meshrt.hooks.facts import Answered, Gathered, Unanswered
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.facts import Facts
 from meshrt.inspect.output import line_count, tails
@@ -114,8 +114,8 @@ class Inquiry:
         for rank in running:
             job.expect(session_key(actor, rank), actor.label)
 
-        def report(collected: Collected[Value, Facts]) -> None:
-            for group in collected.groups:
+        def report(gathered: Gathered[Value, Facts]) -> None:
+            for group in gathered.groups:
                 for rank in group.ranks:
                     key = session_key(actor, rank)
                     if isinstance(group, Answered):
@@ -126,7 +126,7 @@ class Inquiry:
 
         if running:
             evaluate = Evaluate(actor.name, asked.command, asked.expression, actor.label, asked.ranks, job.limit)
-            self._services.gather_groups({actor.mesh.mesh_id: running}, evaluate, _EVAL_SECONDS, report)
+            self._services.gather({actor.mesh.mesh_id: running}, evaluate, _EVAL_SECONDS, report)
         return job.start()
 
     def _running(
@@ -168,8 +168,8 @@ class Inquiry:
             job.expect(session_key(actor, rank), actor.label)
             self._interrupting.setdefault(session_key(actor, rank), []).append(job)
 
-        def report(collected: Collected[Interrupted, None]) -> None:
-            for group in collected.groups:
+        def report(gathered: Gathered[Interrupted, None]) -> None:
+            for group in gathered.groups:
                 for rank in group.ranks:
                     key = session_key(actor, rank)
                     if not self._waits(key, job):
@@ -186,7 +186,7 @@ class Inquiry:
 
         if running:
             interrupt = InterruptRank(actor.name, actor.thread)
-            self._services.gather_groups({actor.mesh.mesh_id: running}, interrupt, _ASK_SECONDS, report)
+            self._services.gather({actor.mesh.mesh_id: running}, interrupt, _ASK_SECONDS, report)
             self._services.call_later(_EXPLAIN_SECONDS, lambda: self._explain(job, actor))
         return job.start()
 
@@ -196,8 +196,8 @@ class Inquiry:
         if not keys:
             return
 
-        def report(collected: Collected[Threads, Times]) -> None:
-            for group in collected.groups:
+        def report(gathered: Gathered[Threads, Times]) -> None:
+            for group in gathered.groups:
                 for rank in group.ranks:
                     key = keys[group.mesh_id, rank]
                     gone = isinstance(group, Unanswered) and group.kind == "gone"  # `gone` reports that
@@ -205,7 +205,7 @@ class Inquiry:
                         self._explain_one(job, key, group)
 
         asked = ReadStacks("" if actor.thread else actor.name)
-        self._services.gather_groups(by_mesh(keys), asked, _STACK_SECONDS, report, stack_suffices=True)
+        self._services.gather(by_mesh(keys), asked, _STACK_SECONDS, report, stack_suffices=True)
 
     def _explain_one(self, job: Job, key: SessionKey, group: StackAnswer) -> None:
         # When the rank stops, that is announced like any other stop.

@@ -117,7 +117,7 @@ class Attached:
         self.here = False
         if not self._client.closed():
             try:
-                self._client.request(Detach())
+                self._client.ask(Detach())
             except (MeshError, OSError):
                 pass  # the program has just ended
         self._say(text + "\n")
@@ -135,7 +135,7 @@ class Attached:
 
     def _send(self, line: str | None) -> bool:
         try:
-            self._seq = self._client.request(Send(line, self._most)).seq
+            self._seq = self._client.ask(Send(line, self._most)).seq
         except MeshError as error:
             self._say(escaped(str(error)) + "\n")
             return False

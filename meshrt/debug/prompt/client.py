@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, overload
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -31,11 +31,7 @@ class Connection(Protocol):
     pid: int
 
     def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
-        """Return the broker's answer, within ``timeout`` seconds. Raises as `Client.request`."""
-        ...
-
-    def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
-        """As `ask`, without types."""
+        """Return the broker's answer, within ``timeout`` seconds. Raises as `Client.ask`."""
         ...
 
     def close(self) -> None:
@@ -80,7 +76,7 @@ class Client:
         self._early: list[str] = []
         self._connection = connect(self._event, self._close)
         self.pid = self._connection.pid
-        greeting = self.request(Hello(person=person, listens=listens), _GREETING_SECONDS)
+        greeting = self.ask(Hello(person=person, listens=listens), _GREETING_SECONDS)
         self.stops = list(greeting.stops)
         with self._lock:
             if not self._counted:
@@ -90,13 +86,7 @@ class Client:
         """Whether the program has closed the connection. Any thread."""
         return self._closed
 
-    @overload
-    def request(self, operation: Operation[A], timeout: float = 10.0) -> A: ...
-
-    @overload
-    def request(self, operation: str, body: Body, timeout: float) -> Body: ...
-
-    def request(self, operation: Operation[A] | str, *arguments: Any, **named: Any) -> A | Body:
+    def ask(self, operation: Operation[A], timeout: float = 10.0) -> A:
         """Ask the broker, for at most ``timeout`` seconds.
 
         Raises:
@@ -104,19 +94,9 @@ class Client:
             ConnectionError: The connection is closed.
             TimeoutError: No answer in time.
         """
-        if isinstance(operation, str):
-            return self._by_name(operation, *arguments, **named)
         if isinstance(operation, Asked):
             operation = replace(operation, typed=self.typed)
-        answer: A = self._connection.ask(operation, *arguments, **named)
-        return answer
-
-    def ask(self, operation: str, /, *, timeout: float = 10.0, **body: Any) -> Body:
-        """As `request`, by name: for commands that are not typed yet."""
-        return self._by_name(operation, body, timeout)
-
-    def _by_name(self, operation: str, body: Body, timeout: float) -> Body:
-        return self._connection.request(operation, {**body, "typed": self.typed}, timeout)
+        return self._connection.ask(operation, timeout)
 
     def reports(self, job: int) -> queue.SimpleQueue[JobReport | None]:
         """Return the queue of a job's reports; None in it: no more will come, the connection is closed."""

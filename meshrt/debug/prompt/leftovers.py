@@ -21,8 +21,8 @@ def left_behind(client: Client, own: Collection[int]) -> str:
         own: The ids of the breakpoints that the script has set; some may be deleted already.
     """
     try:
-        breaks = client.request(Breaks()).breaks if own else []
-        rows = client.request(ListRanks(state="stopped")).rows
+        breaks = client.ask(Breaks()).breaks if own else []
+        rows = client.ask(ListRanks(state="stopped")).rows
     except (MeshError, OSError) as error:  # a TimeoutError is an OSError
         return f"what is left behind is not known: {str(error) or 'the program does not answer'}"
     left = [f"breakpoint {row.id} at {row.place} (clear {row.id})" for row in breaks if row.id in own]

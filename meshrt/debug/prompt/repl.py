@@ -14,7 +14,7 @@ from typing import Any
 from meshrt.commandline.command import Offer
 from meshrt.commandline.completion import Known, candidates
 from meshrt.commandline.table import COMMANDS, Invocation
-from meshrt.debug.operations import Complete, JobReport, Leave, Names, Snapshot
+from meshrt.debug.operations import Complete, JobReport, Leave, Snapshot
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.attached import Attached
 from meshrt.debug.prompt.client import Client
@@ -24,6 +24,7 @@ from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
+from meshrt.inspect.operations import Names
 from meshrt.inspect.shortening import LINES
 from meshrt.show.status import ExitCode
 from meshrt.transport.kernel import kernel_state
@@ -201,7 +202,7 @@ class Repl:
 
     def _is_variable(self, word: str) -> bool:
         """Whether the attached rank has a variable of that name where it is stopped."""
-        return self.client.request(Complete(word), timeout=1.0).known
+        return self.client.ask(Complete(word), timeout=1.0).known
 
     def _at_rank(self, attached: Attached, line: str) -> bool:
         ok = attached.execute(line)
@@ -282,7 +283,7 @@ class Repl:
             self.client.forget(job)
         answers.lost = self.client.closed()
         if not answers.done and not self.client.closed():
-            self.client.request(Leave(job))
+            self.client.ask(Leave(job))
         return answers
 
     # -- completion ----------------------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ class Repl:
 
     def _learn(self) -> None:
         try:
-            found = self.client.request(Names(), timeout=1.0)
+            found = self.client.ask(Names(), timeout=1.0)
         except (MeshError, OSError):
             return  # completion is optional
         self._known = Known(list(found.actors), list(found.dims), found.stopped)
@@ -308,7 +309,7 @@ class Repl:
     def _at_rank_names(self, text: str) -> list[str]:
         own = rank_words() if " " not in text.strip() else []
         try:
-            return [*own, *self.client.request(Complete(text), timeout=1.0).names]
+            return [*own, *self.client.ask(Complete(text), timeout=1.0).names]
         except (MeshError, OSError):
             return own
 

@@ -13,7 +13,7 @@ __all__ = ["complain", "near_miss"]
 
 def complain(problem: str, text: str, span: Span, expected: Sequence[str] = ()) -> SelectionError:
     """Return the error for ``span`` of ``text``. What cannot be printed becomes a blank, so that the caret fits."""
-    shown = "".join(char if char.isprintable() else " " for char in text)
+    shown, problem = ("".join(char if char.isprintable() else " " for char in each) for each in (text, problem))
     return SelectionError(problem, text=shown, span=span, expected=expected)
 
 

@@ -35,9 +35,9 @@ class Prompt:
         self.questions.append(question)
         return self.says or ""
 
-    def request(self, operation: Operation[A], timeout: float = 10.0) -> A:
+    def ask(self, operation: Operation[A], timeout: float = 10.0) -> A:
         body = body_of(operation)
-        del body["typed"]
+        body.pop("typed", None)
         self.asked.append((operation.name(), body))
         return operation.read_answer(self.answers[operation.name()])
 

@@ -17,8 +17,8 @@ import msgspec
 import meshrt
 from meshrt.debug.rank.debugger import RankDebugger
 from meshrt.debug.rank_operations import Input
-from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Wait, Workload
-from meshrt.hooks.operations import Answers, Operation, Report, Served, body_of, server, slow_server
+from meshrt.hooks.facts import ActorState, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.operations import Answers, Operation, Report, Served, body_of, server
 
 WAIT = 10.0
 
@@ -40,7 +40,6 @@ class FakeRankServices:
         self.host_name = "node1"
         self.run_directory = ""
         self.operations: dict[str, Callable[[Body], Body | None]] = {}
-        self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self.events: queue.Queue[tuple[str, Body]] = queue.Queue()
         self.held = 0
         self.flushed = 0
@@ -85,20 +84,15 @@ class FakeRankServices:
         self.operations[operation.name()] = server(operation, handler)
 
     def serve_later(self, operation: Served[Any, Any], handler: Callable[[Any, Answers[Any]], None]) -> None:
-        self.deferred_operations[operation.name()] = slow_server(operation, handler)
+        pass  # no test asks
 
     def report(self, report: Report) -> None:
-        self.notify(report.name(), body_of(report))
+        body = msgspec.to_builtins(body_of(report), builtin_types=(bytes, bytearray, memoryview))
+        self.events.put((report.name(), body))
 
     def ask(self, operation: Operation[Any], timeout: float) -> Any:
-        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
-
-    def notify(self, event: str, body: Body) -> None:
-        self.events.put((event, msgspec.to_builtins(body, builtin_types=(bytes, bytearray, memoryview))))
-
-    def request(self, operation: str, body: Body, timeout: float) -> Body:
-        assert operation == "debug.source"
-        return {"text": self.sources.get(body["filename"])}
+        assert operation.name() == "debug.source"
+        return operation.read_answer({"text": self.sources.get(body_of(operation)["filename"])})
 
     def set_held(self, held: bool) -> None:
         self.held += 1 if held else -1

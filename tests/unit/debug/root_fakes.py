@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks.facts import Body, Collected, Gathered, Group, Wait
+from meshrt.hooks.facts import Body, Gathered, Wait
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import Measured
-from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report, Served, Taken, body_of, collected
+from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report, Served, Taken, body_of
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.inspect.root import load
 from meshrt.selection import Shape
+from tests.support.untyped import Group
 
 __all__ = ["FakeRoot", "FakeTerminal"]
 
@@ -42,10 +43,7 @@ class FakeTerminal:
         self.pushed: list[tuple[str, Body]] = []
 
     def report(self, report: Report) -> None:
-        self.push(report.name(), body_of(report))
-
-    def push(self, event: str, body: Body) -> None:
-        self.pushed.append((event, msgspec.to_builtins(body, builtin_types=(bytes,))))
+        self.pushed.append((report.name(), msgspec.to_builtins(body_of(report), builtin_types=(bytes,))))
 
     def of(self, event: str) -> list[Body]:
         """The bodies of one kind of event."""
@@ -73,7 +71,7 @@ class FakeRoot:
         self.clock: Callable[[], float] = time.monotonic
         self.script_waits: Callable[[], Sequence[Wait]] = list
         self.client_gone: list[Callable[[ToolClient], None]] = []
-        self.at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]] = []
+        self.at_birth: list[Callable[[], Sequence[Operation[Data]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, Fate], None]] = []
         self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
@@ -89,8 +87,8 @@ class FakeRoot:
         self.told: Mapping[tuple[str, int, int], int] = {}
         self.run_directory = Path("/nonexistent")
         self.ended: dict[tuple[str, int], str] = {}
-        #: Questions to many ranks: (targets, operation, body, report), by number.
-        self.gathers: dict[int, tuple[dict[str, list[int]], str, Body, Callable[[Gathered], None]]] = {}
+        #: Questions to many ranks: (targets, operation, report), by number.
+        self.gathers: dict[int, tuple[dict[str, list[int]], Any, Callable[[Gathered[Any, Any]], None]]] = {}
         self.logs = Path("/nonexistent")
         self.sent: list[tuple[str, int, Body]] = []
         self.said: list[str] = []
@@ -149,35 +147,11 @@ class FakeRoot:
         self.rank_events[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
 
     async def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> A:
-        return operation.read_answer(await self.request_rank(mesh_id, rank, operation.name(), body_of(operation)))
-
-    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
-        self.send_rank(mesh_id, rank, operation.name(), body_of(operation))
-
-    def gather_groups(
-        self,
-        targets: Mapping[str, Sequence[int]],
-        operation: GroupedOperation[S, P],
-        seconds: float,
-        report: Callable[[Collected[S, P]], None],
-        *,
-        stack_suffices: bool = False,
-    ) -> int:
-        return self.gather(
-            targets,
-            operation.name(),
-            body_of(operation),
-            seconds,
-            lambda gathered: report(collected(operation, gathered)),
-            stack_suffices=stack_suffices,
-        )
-
-    async def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Body:
         raise NotImplementedError
 
-    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
-        assert operation == "debug.input"
-        self.sent.append((mesh_id, rank, msgspec.to_builtins(body, builtin_types=(bytes,))))
+    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
+        assert operation.name() == "debug.input"
+        self.sent.append((mesh_id, rank, msgspec.to_builtins(body_of(operation), builtin_types=(bytes,))))
 
     def interrupted(self, mesh_id: str) -> int:
         return 0
@@ -207,15 +181,14 @@ class FakeRoot:
     def gather(
         self,
         targets: Mapping[str, Sequence[int]],
-        operation: str,
-        body: Body,
+        operation: GroupedOperation[S, P],
         seconds: float,
-        report: Callable[[Gathered], None],
+        report: Callable[[Gathered[S, P]], None],
         *,
         stack_suffices: bool = False,
     ) -> int:
         number = next(self._numbers)
-        self.gathers[number] = ({mesh: list(ranks) for mesh, ranks in targets.items()}, operation, body, report)
+        self.gathers[number] = ({mesh: list(ranks) for mesh, ranks in targets.items()}, operation, report)
         return number
 
     def leave_gather(self, number: int) -> None:
@@ -244,11 +217,11 @@ class FakeRoot:
 
     def answer(self, operation: str, *groups: Group, done: bool = True) -> None:
         """Ranks answer the oldest open question of this name."""
-        number = next(number for number, asked in self.gathers.items() if asked[1] == operation)
-        report = self.gathers[number][3]
+        number = next(number for number, asked in self.gathers.items() if asked[1].name() == operation)
+        _, asked, report = self.gathers[number]
         if done:
             del self.gathers[number]
-        report(Gathered(list(groups), done))
+        report(Gathered([asked.read_group(*group) for group in groups], done))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

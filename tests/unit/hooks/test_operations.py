@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from meshrt.errors import ProtocolError
-from meshrt.hooks.facts import Answered, Body, Gathered, Group, Unanswered
+from meshrt.hooks.facts import Answered, Body, Unanswered
 from meshrt.hooks.operations import (
     Data,
     Grouped,
@@ -15,7 +15,6 @@ from meshrt.hooks.operations import (
     Report,
     answers_of,
     body_of,
-    collected,
     server,
     slow_server,
 )
@@ -104,13 +103,13 @@ def test_a_report_carries_data_of_its_own() -> None:
 
 
 def test_answers_of_many_ranks_have_types() -> None:
-    groups = [
-        Group("m1", (0, 2), "answered", {"stack": ["main"]}, {0: {"since": 1.5}}),
-        Group("m1", (1,), "silent", {"state": "busy", "stack": "Thread 1"}, {}),
-        Group("m1", (3,), "gone", "was killed by SIGKILL", {}),
-        Group("m1", (4,), "refused", "no such actor", {}),
-    ]
-    assert collected(Stacks(), Gathered(groups, True)).groups == [
+    read = Stacks.read_group
+    assert [
+        read("m1", (0, 2), "answered", {"stack": ["main"]}, {0: {"since": 1.5}}),
+        read("m1", (1,), "silent", {"state": "busy", "stack": "Thread 1"}, {}),
+        read("m1", (3,), "gone", "was killed by SIGKILL", {}),
+        read("m1", (4,), "refused", "no such actor", {}),
+    ] == [
         Answered("m1", (0, 2), Frames(["main"]), {0: {"since": 1.5}}),
         Unanswered("m1", (1,), "silent", "", "busy", "Thread 1"),
         Unanswered("m1", (3,), "gone", "was killed by SIGKILL"),
@@ -119,8 +118,7 @@ def test_answers_of_many_ranks_have_types() -> None:
 
 
 def test_an_answer_of_a_rank_that_is_not_valid_counts_as_a_refusal() -> None:
-    groups = [Group("m1", (0,), "answered", {"frames": []}, {})]
-    (refused,) = collected(Stacks(), Gathered(groups, True)).groups
+    refused = Stacks.read_group("m1", (0,), "answered", {"frames": []}, {})
     assert isinstance(refused, Unanswered)
     assert (refused.kind, refused.ranks) == ("refused", (0,))
     assert "missing required field `stack`" in refused.why

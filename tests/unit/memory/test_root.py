@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from meshrt.hooks.facts import Collected
+from meshrt.hooks.facts import Gathered
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import AgentFacts, Measured, ProcessFacts
 from meshrt.hooks.services import RootServices
@@ -37,9 +37,9 @@ class Services:
         agent = AgentFacts(pid=7, node="node0", address="", pss=MIB)
         return Measured({("m", 0): ProcessFacts(rss=10 * MIB, pss=5 * MIB)}, {"node0": agent})
 
-    def gather_groups(self, *asked: Any, stack_suffices: bool) -> int:
-        report: Callable[[Collected[None, Heap]], None] = asked[-1]
-        asyncio.get_running_loop().call_soon(report, Collected([], True))
+    def gather(self, *asked: Any, stack_suffices: bool) -> int:
+        report: Callable[[Gathered[None, Heap]], None] = asked[-1]
+        asyncio.get_running_loop().call_soon(report, Gathered([], True))
         return 1
 
     def leave_gather(self, number: int) -> None: ...

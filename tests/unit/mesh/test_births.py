@@ -15,6 +15,7 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.process import INCARNATION
 from meshrt.wire.control import Catalogue
 from meshrt.wire.frames import control_decoder
+from meshrt.wire.operations import Hold
 from meshrt.wire.tree import Spawn
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
@@ -74,7 +75,7 @@ def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> No
     mesh = record(driver, FakeAgent())
     mesh.actors = {"again": {1: False}, "gone": {1: False}, "elsewhere": {0: True}}
     restarts.allow("m", [1], "again", 1, ("", 0))
-    births = Births([lambda: [("first", {"x": 1})]], restarts)
+    births = Births([lambda: [Hold(True)]], restarts)
     spec = MeshSpec.make("", {"n": 2}, {"A": "1"}, None, ())
     answers: list[Spawn] = []
     for incarnation in (0, 2):
@@ -83,6 +84,6 @@ def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> No
     driver.close()
     first, again = answers
     assert (first.mesh, first.ranks, first.common_env, first.env) == ("m", [1], {"A": "1"}, {})
-    assert first.operations == [("first", {"x": 1})]
+    assert first.operations == [("hold", {"held": True})]
     assert again.env == {"1": {INCARNATION: "2"}}
-    assert again.operations == [("first", {"x": 1}), ("stopped", {"actors": ["gone"]})]
+    assert again.operations == [("hold", {"held": True}), ("stopped", {"actors": ["gone"]})]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
@@ -226,6 +226,7 @@ WORDS = ("ranks", "hosts", "gpus", "all", "stopped", "at", "-2", "a.py:3", "post
 FRAGMENTS = st.sampled_from((*WORDS, *"(),:=|&!*-19 é", '"', "\x00", "\ud800", "\u0663"))
 
 
+@example("at\ud800a.py:3")
 @given(st.text() | st.lists(FRAGMENTS, max_size=12).map("".join) | st.text('ranks(0123456789:,=|&!*-) hostgpu.at"'))
 def test_any_text_gives_a_selection_or_a_selection_error(text: str) -> None:
     error = None

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Collected
+from meshrt.hooks.facts import Gathered
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
@@ -34,7 +34,7 @@ class Services:
     def pending_calls(self) -> dict[int, Any]:
         return {}
 
-    def gather_groups(self, _targets: Any, operation: Any, _seconds: float, report: Any, **_how: Any) -> int:
+    def gather(self, _targets: Any, operation: Any, _seconds: float, report: Any, **_how: Any) -> int:
         if self.refuses:
             raise ProtocolError("too long")
         self.asked.append(operation.name())
@@ -68,7 +68,7 @@ def test_a_terminal_that_leaves_while_a_recording_begins_leaves_nothing_behind()
         await asyncio.sleep(0)  # it has asked the ranks
         assert services.asked == ["timeline.begin"]
         timelines.client_gone(CLIENT)
-        services.report(Collected([], True))
+        services.report(Gathered([], True))
         with pytest.raises(UsageError, match="was dropped before it had begun"):
             await beginning
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks.facts import Answered, Collected, Unanswered
+from meshrt.hooks.facts import Answered, Gathered, Unanswered
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import AgentFacts, Fetched, Measured, ProcessFacts, StoreFacts
 from meshrt.top.operations import ActorWork, Look, Use, WorkOfRank
@@ -27,12 +27,12 @@ class Root(FakeRoot):
         agent = AgentFacts(pid=1, node="node", address="", store=store)
         return Measured({("m1", 0): first, ("m1", 1): ProcessFacts(kernel="T")}, {"node": agent}, [], [])
 
-    def gather_groups(
+    def gather(
         self,
         targets: Mapping[str, Sequence[int]],
         operation: Any,
         seconds: float,
-        report: Callable[[Collected[Any, Any]], None],
+        report: Callable[[Gathered[Any, Any]], None],
         *,
         stack_suffices: bool = False,
     ) -> int:
@@ -40,7 +40,7 @@ class Root(FakeRoot):
             Answered("m1", (0,), None, {0: WORK}),
             Unanswered("m1", (1, 2), "silent", ""),
         ]
-        asyncio.get_running_loop().call_soon(report, Collected(groups, done=True))
+        asyncio.get_running_loop().call_soon(report, Gathered(groups, done=True))
         return 1
 
 

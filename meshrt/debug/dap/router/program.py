@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from meshrt.hooks.facts import Body
-from meshrt.hooks.operations import Data, Operation, body_of
+from meshrt.hooks.operations import Data, Operation
 from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 
@@ -65,15 +65,13 @@ class ProgramLink:
             else:
                 answer.set_result(body or {})
 
-        self._connection.begin(
-            operation.name(), body_of(operation), lambda body, problem: self._soon(settle, body, problem)
-        )
+        self._connection.begin(operation, lambda body, problem: self._soon(settle, body, problem))
         return operation.read_answer(await answer)
 
     def post(self, operation: Operation[Data]) -> None:
         """Send an operation without waiting; reports tell the result. Does nothing if the program is gone."""
         try:
-            self._connection.begin(operation.name(), body_of(operation), lambda _body, _problem: None)
+            self._connection.begin(operation, lambda _body, _problem: None)
         except ConnectionError:
             return  # `on_close` says so
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from meshrt.debug.operations import Breaks
 from meshrt.debug.prompt.tables import breakpoints
-from meshrt.hooks.facts import Body, Gathered, Group
+from meshrt.hooks.facts import Gathered
+from tests.support.untyped import Group
 from tests.unit.debug.root_fakes import FakeRoot
 
 
@@ -17,8 +18,8 @@ class Answering(FakeRoot):
         self.answers = answers
         super().__init__(*meshes)
 
-    def gather(self, targets: Any, operation: str, body: Body, seconds: float, report: Any, **options: Any) -> int:
-        groups = [group for group in self.answers[operation] if group.mesh_id in targets]
+    def gather(self, targets: Any, operation: Any, seconds: float, report: Any, **options: Any) -> int:
+        groups = [operation.read_group(*group) for group in self.answers[operation.name()] if group.mesh_id in targets]
         report(Gathered(groups, True))
         return 0
 

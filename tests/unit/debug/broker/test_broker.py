@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from meshrt.errors import MeshError, SelectionError
-from meshrt.hooks.facts import Body, Group
+from meshrt.hooks.facts import Body
 from meshrt.selection import Shape, Slice, fold_ranks
+from tests.support.untyped import Group
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 
 

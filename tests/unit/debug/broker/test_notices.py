@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from meshrt.debug.operations import Notice
 from meshrt.errors import ProtocolError
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Report
 from tests.unit.debug.root_fakes import FakeRoot
 
 
@@ -53,11 +54,11 @@ def test_a_notice_that_cannot_be_sent_changes_nothing_else(root: FakeRoot, monke
     root.waits = True
     program = root.terminal(person=False, listens=True)
 
-    def refuse(event: str, body: Body) -> None:
-        if event == "debug.notice":
+    def refuse(report: Report) -> None:
+        if isinstance(report, Notice):
             raise ProtocolError("too long")
 
-    monkeypatch.setattr(program, "push", refuse)
+    monkeypatch.setattr(program, "report", refuse)
     root.stop(0)
     root.kill(1, "was killed by SIGKILL")
     with pytest.raises(ProtocolError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from meshrt.debug.dap.held import Held
 from meshrt.debug.dap.root import Mediator
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.operations import Data, Operation
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 
 RANK = ("m1", 3)
@@ -27,13 +29,13 @@ class Root(FakeRoot):
         self.mediator = Mediator(self)
         self.mediator.serve()
 
-    async def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Body:
-        self.asked.append(operation)
-        self.meanwhile(int(body["channel"]))
-        return {}
+    async def ask_rank(self, mesh_id: str, rank: int, operation: Any) -> Any:
+        self.asked.append(operation.name())
+        self.meanwhile(int(operation.channel))
+        return operation.read_answer({})
 
-    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
-        self.asked.append(operation)
+    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
+        self.asked.append(operation.name())
 
     def open(self, router: FakeTerminal, *, stay: bool = False) -> dict[tuple[str, int], Held]:
         """Have a router open a channel; returns what is held then."""

@@ -33,11 +33,8 @@ class FakeConnection:
         }
 
     def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
-        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
-
-    def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
-        self.asked.append((operation, body))
-        return self.answers[operation]
+        self.asked.append((operation.name(), body_of(operation)))
+        return operation.read_answer(self.answers[operation.name()])
 
     def close(self) -> None:
         self.on_close()
@@ -67,21 +64,15 @@ def test_the_greeting_is_taken_over(client: Client, connection: FakeConnection) 
 
 def test_a_request_says_what_was_typed(client: Client, connection: FakeConnection) -> None:
     client.typed = "n"
-    assert client.request(Send("n", lines=3)) == Sent(4)
-    assert client.ask("debug.send", line="n") == {"seq": 4}
-    assert client.request("debug.send", {"line": "n"}, 1.0) == {"seq": 4}
-    assert [body for _, body in connection.asked[1:]] == [
-        {"typed": "n", "line": "n", "lines": 3},
-        {"line": "n", "typed": "n"},
-        {"line": "n", "typed": "n"},
-    ]
+    assert client.ask(Send("n", lines=3)) == Sent(4)
+    assert connection.asked[1:] == [("debug.send", {"typed": "n", "line": "n", "lines": 3})]
 
 
 def test_an_answer_of_another_version_is_refused(client: Client, connection: FakeConnection) -> None:
     connection.answers["debug.send"] = {"seq": "four"}
     with pytest.raises(ProtocolError, match="the answer to debug"):
-        client.request(Send("n"))
-    client.request(Detach())
+        client.ask(Send("n"))
+    client.ask(Detach())
 
 
 def test_reports_are_sorted(client: Client, connection: FakeConnection) -> None:

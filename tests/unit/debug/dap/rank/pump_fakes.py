@@ -15,6 +15,7 @@ from meshrt.debug.dap.rank import pump as pumps
 from meshrt.debug.dap.rank.pump import Pump
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode, response
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Report
 from tests.unit.debug.fakes import WAIT, FakeRankServices
 
 __all__ = ["FakeEngine", "Rank", "Services", "Watched"]
@@ -30,8 +31,8 @@ class Services(FakeRankServices):
         self.goes_on = threading.Event()
         self.goes_on.set()
 
-    def notify(self, event: str, body: Body) -> None:
-        super().notify(event, body)
+    def report(self, report: Report) -> None:
+        super().report(report)
         assert self.goes_on.wait(WAIT)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
