@@ -30,7 +30,10 @@ ONE_PYTHON = (
     "test_fault_table.py",
     "test_house.py",
     "test_layers.py",
-    *(f"unit/{package}/" for package in ("cli", "host", "program", "selection", "show", "store", "top", "transport")),
+    *(
+        f"unit/{package}/"
+        for package in ("commandline", "host", "program", "selection", "show", "store", "top", "transport")
+    ),
     *(
         f"functional/test_{name}.py"
         for name in (

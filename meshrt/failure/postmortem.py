@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from json import loads
 from pathlib import Path
-from typing import Any
 
 from meshrt.commandline.command import Arguments
 from meshrt.errors import MeshError, UsageError
@@ -80,7 +79,7 @@ def report(
     return render(incident) + handled
 
 
-def _json(answer: dict[str, Any]) -> str:
+def _json(answer: Mapping[str, object]) -> str:
     return to_text(_SCHEMA.document(answer)) + "\n"
 
 

@@ -7,10 +7,10 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from meshrt.commandline.command import Arguments
 from meshrt.errors import UsageError
+from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import choose, command_of
 from meshrt.show.records import refuse_to_overwrite
 from meshrt.show.status import ExitCode
@@ -102,7 +102,7 @@ def _fetch_until(session: Session, deadline: float) -> str:
     return "until the program ended"
 
 
-def _facts(program: Program, collected: Collected, took: float) -> dict[str, Any]:
+def _facts(program: Program, collected: Collected, took: float) -> Body:
     return {
         "program": program.run_id, "pid": program.pid, "argv": program.argv, "seconds": round(took, 3),
         "dropped": {track.name: track.dropped for track in collected.tracks.values() if track.dropped},

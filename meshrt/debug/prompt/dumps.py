@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from meshrt.commandline.command import Argument, Arguments, Command, Kind, Offer, Outcome
 from meshrt.commandline.line import head
@@ -164,7 +163,7 @@ _COMMANDS: Table[DumpPrompt] = Table(
 
 def _line(frame: Body, line: int) -> str:
     index = line - int(frame["first_line"])
-    source: Sequence[Any] = frame["source"]
+    source: Sequence[object] = frame["source"]
     return str(source[index]).strip() if 0 <= index < len(source) else ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from meshrt.commandline.line import head
 from meshrt.inspect.programs import NoProgram
@@ -15,12 +14,12 @@ __all__ = ["SCHEMA", "error_record", "notice_record", "write_error"]
 SCHEMA = Schema("meshrt debug", 2)
 
 
-def error_record(line: str, text: str, kind: str) -> Mapping[str, Any]:
+def error_record(line: str, text: str, kind: str) -> Mapping[str, object]:
     """Return the record of a line that failed; ``text`` is the message, ``kind`` the name of the error's class."""
     return {"command": head(line)[0], "line": line, "ok": False, "error": {"type": kind, "message": text}}
 
 
-def notice_record(text: str) -> Mapping[str, Any]:
+def notice_record(text: str) -> Mapping[str, object]:
     """Return the record of a notice: an event that no command has caused."""
     return {"event": "notice", "text": text}
 

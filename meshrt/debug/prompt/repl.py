@@ -9,7 +9,6 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from meshrt.commandline.command import Offer
 from meshrt.commandline.completion import Known, candidates
@@ -58,7 +57,7 @@ class Repl:
         may_leave: Callable[[], bool] = lambda: False,
         leaving: str = LEAVING,
         notices: bool = True,
-        record: Callable[[Mapping[str, Any]], None] | None = None,
+        record: Callable[[Mapping[str, object]], None] | None = None,
     ) -> None:
         self.client = client
         self.terminal = terminal

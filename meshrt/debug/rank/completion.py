@@ -54,7 +54,7 @@ def _matching(names: set[str], start: str, prefix: str) -> list[str]:
     return [prefix + name for name in sorted(fitting)][:_MOST]
 
 
-def _stored(value: Any, name: str) -> Any:
+def _stored(value: object, name: str) -> object:
     found = inspect.getattr_static(value, name)
     kind = type(found)  # isinstance reads the value's `__class__`, which may run any code
     if kind is MemberDescriptorType:  # a slot: reading it runs no code of the user's

@@ -187,7 +187,7 @@ class Monitor:
 
     # -- callbacks, on every thread
 
-    def _on_start(self, code: CodeType, _offset: int) -> Any:
+    def _on_start(self, code: CodeType, _offset: int) -> object:
         if self._threads and get_ident() in self._threads and id(code) in self._threads[get_ident()]:
             return None
         version = self._table.version
@@ -195,11 +195,11 @@ class Monitor:
             self._watch(code)
         return self._no_more(version)
 
-    def _no_more(self, version: object) -> Any:
+    def _no_more(self, version: object) -> object:
         # Not after a change: events were restarted, and an event that is disabled now stays disabled.
         return self._monitoring.DISABLE if self._table.version is version else None
 
-    def _on_line(self, code: CodeType, line: int) -> Any:
+    def _on_line(self, code: CodeType, line: int) -> object:
         version = self._table.version
         if get_ident() in self._threads:
             self._interrupted(sys._getframe(1))
@@ -209,7 +209,7 @@ class Monitor:
             return self._no_more(version)
         return None
 
-    def _on_jump(self, code: CodeType, offset: int, _target: int) -> Any:
+    def _on_jump(self, code: CodeType, offset: int, _target: int) -> object:
         version = self._table.version
         if get_ident() in self._threads:
             self._interrupted(sys._getframe(1))

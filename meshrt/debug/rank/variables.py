@@ -20,7 +20,7 @@ _ABSENT = object()
 
 
 @contextlib.contextmanager
-def assigned(frame: FrameType) -> Iterator[MutableMapping[str, Any]]:
+def assigned(frame: FrameType) -> Iterator[MutableMapping[str, object]]:
     """Yield the variables of ``frame`` for a statement to change; write back those that are other objects then."""
     if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         yield frame.f_locals  # a module's are its globals
@@ -34,7 +34,7 @@ def assigned(frame: FrameType) -> Iterator[MutableMapping[str, Any]]:
         _write(frame, before, names)
 
 
-def changed(before: dict[str, Any], after: MutableMapping[str, Any]) -> dict[str, Any]:
+def changed(before: dict[str, object], after: MutableMapping[str, object]) -> dict[str, Any]:
     """Return the variables that are another object in ``after`` than in ``before``, or new."""
     return {name: value for name, value in after.items() if before.get(name, _ABSENT) is not value}
 
@@ -45,7 +45,7 @@ def left_alone(frame: FrameType) -> None:
         _put(frame, {})
 
 
-def _write(frame: FrameType, before: dict[str, Any], after: dict[str, Any]) -> None:
+def _write(frame: FrameType, before: dict[str, object], after: dict[str, Any]) -> None:
     code = frame.f_code
     variables = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     changes = changed(before, after)
@@ -62,7 +62,7 @@ def _write(frame: FrameType, before: dict[str, Any], after: dict[str, Any]) -> N
     left_alone(frame)
 
 
-def _put(frame: FrameType, values: dict[str, Any]) -> None:
+def _put(frame: FrameType, values: dict[str, object]) -> None:
     """Set these variables, and drop the copies of the others."""
     names = frame.f_locals
     kept = dict(names)

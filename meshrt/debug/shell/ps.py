@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import to_builtins
 
@@ -20,6 +20,7 @@ from meshrt.escapes import escaped
 from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
+from meshrt.hooks.facts import Body
 from meshrt.inspect.merged import Waits
 from meshrt.inspect.operations import Listing, ListRanks, MeshStatus, ProgramStatus, ReadStatus
 from meshrt.inspect.programs import choose, command_of
@@ -122,7 +123,7 @@ class _Answer:
         return counts
 
 
-def _record(found: _Found, *, every: bool) -> dict[str, Any]:
+def _record(found: _Found, *, every: bool) -> Body:
     program, answer = found.program, found.answer
     facts = {
         "program": program.run_id, "pid": program.pid, "argv": program.argv, "cwd": program.cwd,
@@ -138,7 +139,7 @@ def _record(found: _Found, *, every: bool) -> dict[str, Any]:
     return {**facts, "meshes": meshes, **waits, **rows}
 
 
-def _text(found: Sequence[_Found], failed: list[dict[str, Any]], verbose: int, width: int | None) -> str:
+def _text(found: Sequence[_Found], failed: list[Body], verbose: int, width: int | None) -> str:
     if not found:
         lines = ["no meshrt program of this user is running"]
     elif verbose:
@@ -209,7 +210,7 @@ def _more(count: int) -> str:
     return f"+{count} more that have left a failure within a day\n" if count else ""
 
 
-def _failed_runs() -> tuple[list[dict[str, Any]], int]:
+def _failed_runs() -> tuple[list[Body], int]:
     """Return at most `_FAILED` programs that have left a failure within a day, the latest first; and how many more."""
     ended = [entry for entry in runs() if files.files_of(entry) and not in_use(entry)]
     found = [(path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:]]
@@ -217,7 +218,7 @@ def _failed_runs() -> tuple[list[dict[str, Any]], int]:
     return [_failure(when, path.parent) for when, path in latest[:_FAILED]], max(0, len(latest) - _FAILED)
 
 
-def _failure(when: float, run: Path) -> dict[str, Any]:
+def _failure(when: float, run: Path) -> Body:
     """Return the failure that has ended a program, or else the last one that it had."""
     facts = {"program": run.name.rpartition("-")[2], "time": when}
     found = []
