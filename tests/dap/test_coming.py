@@ -20,7 +20,7 @@ from tests.dap.debugged import Debugged
 from tests.dap.ide import Ide
 from tests.dap.router import router
 from tests.support.markers import marked_line
-from tests.support.waiting import wait_until
+from tests.support.waiting import holds_within
 
 pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
 
@@ -57,7 +57,7 @@ def test_a_programs_own_port_costs_nothing_until_an_ide_comes(
         said.append(capfd.readouterr().err)
         return text in "".join(said)
 
-    wait_until(lambda: told("an IDE can attach at 127.0.0.1:"), WAIT, "where an IDE can attach")
+    assert holds_within(WAIT, lambda: told("an IDE can attach at 127.0.0.1:")), "".join(said)
     nothing: tuple[bool, bool, bool, list[str]] = (False, False, False, [])
     assert list(looks.around.call().get(WAIT).values()) == [nothing, nothing]
 
