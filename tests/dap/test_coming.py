@@ -20,7 +20,7 @@ from tests.dap.debugged import Debugged
 from tests.dap.ide import Ide
 from tests.dap.router import router
 from tests.support.markers import marked_line
-from tests.support.waiting import holds_within
+from tests.support.waiting import holds_within, wait_until
 
 pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
 
