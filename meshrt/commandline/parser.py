@@ -111,6 +111,7 @@ class _Parsing:
         following = [*(each.kind for each in self._arguments[1:]), None]
         for argument, then in zip(self._arguments, following, strict=True):
             if argument.kind is Kind.RANKS:
+                self._read_options(behind=True)
                 self._read_ranks(argument)
             elif argument.kind is Kind.PLACE:
                 end = self._line.at + len(_place(self._line.left))
@@ -126,10 +127,14 @@ class _Parsing:
                 left_out = self._is_left_out(argument, then)
                 self._words.append("" if left_out else _needed(argument, self._line.take()))
 
-    def _read_options(self) -> None:
+    def _read_options(self, *, behind: bool = False) -> None:
+        """Read the options that come next; ``behind`` an actor only long ones that exist: ``-v`` may be a value."""
+        known = {word for each in self._options for word in each.words.split(", ")} | {"--ranks"}
         takes = {word for each in self._options if each.metavar for word in each.words.split(", ")}
         takes |= {"--ranks"} if self._has_ranks else set()
         while self._line.more and re.match(r"--?\w", self._line.peek()):
+            if behind and not (self._line.peek().startswith("--") and self._line.peek() in known):
+                break
             option = self._line.take()
             if option in _HELP:
                 raise _Help
@@ -253,6 +258,7 @@ class _Parsing:
     def _misplaced(self, text: str, has_ranks: bool = False) -> UsageError:
         if re.match(r"--?\w", text):
             words = [word for each in self._options for word in each.words.split(", ")]
+            words += ["--ranks"] * self._has_ranks
             there = f"; there are: {', '.join(words)}" if words else "; it takes none"
             return UsageError(f"no option {text!r}{selection.near_miss(text, words) or there}")
         if self._has_ranks and not has_ranks and re.fullmatch(r"[\d:,]+", text) and _is_selection(f"ranks({text})"):
@@ -302,6 +308,8 @@ def _place(text: str) -> str:
 
 def _needed(argument: Argument, text: str) -> str:
     if argument.required and not text:
+        if argument.choices:
+            raise UsageError(f"expected one of {', '.join(argument.choices)}")
         what = argument.name if argument.kind in (Kind.PLACE, Kind.ACTOR) else argument.shown.partition(" ")[0].lower()
         raise UsageError(f"the {what} is missing")
     return text

@@ -12,7 +12,7 @@ __all__ = ["COMMAND"]
 
 def _check(arguments: Values) -> None:
     if arguments["ranks"] and not arguments["actor"]:
-        raise UsageError("ranks of which actor?")
+        raise UsageError("the actor is missing: continue ACTOR ranks(...)")
 
 
 def _continue(prompt: Prompt, arguments: Arguments) -> Outcome:

@@ -51,8 +51,9 @@ _SHELL: Arguments = {
 def check(arguments: Values) -> None:
     """Complete the arguments of a line. Raises UsageError for options that cannot be combined.
 
-    Adds ``words`` (RUN and ACTOR as they were typed), ``inside`` (the variable to open), ``taken`` (the word behind
-    ``--vars``, if it is not a variable) and ``look``; ``vars`` and ``refs`` become True or False.
+    Adds ``named`` (the program of ``--program``), ``words`` (RUN and ACTOR as they were typed), ``inside`` (the
+    variable to open), ``taken`` (the word behind ``--vars``, if it is not a variable) and ``look``; ``vars`` and
+    ``refs`` become True or False.
     """
     given = arguments
     given.update({**_DEFAULTS, **_SHELL, **given})
@@ -60,10 +61,12 @@ def check(arguments: Values) -> None:
     words = [word for word in (given["run"], given["actor"]) if word]
     if given["inside"] and not _is_variable(given["inside"]):  # --vars RUN, --vars ACTOR
         words, given["taken"], given["inside"] = [*words, given["inside"]], given["inside"], ""
-    if len(words) > 2 or (given["only"] and len(words) > 1):
-        raise UsageError(f"expected RUN and ACTOR once, not {' '.join(words)}")
-    given["words"] = words
-    asked = words or any(given[name] for name in ("only", "ranks", "frames", "exact", "inside"))
+    program = given.get("program", "")
+    if len(words) > 2 - bool(program) or (given["only"] and len(words) > 1 - bool(program)):
+        raise UsageError(f"expected RUN and ACTOR once, not {' '.join(filter(None, (program, *words)))}")
+    given["words"], given["named"] = words, program
+    given["run"] = "" if program else given["run"]  # behind --program there is no RUN: the word is the actor
+    asked = program or words or any(given[name] for name in ("only", "ranks", "frames", "exact", "inside"))
     asked = asked or any(given[name] is not None for name in ("holders", "budget", "watch", "save"))
     if given["open"] is not None and asked:
         raise UsageError(
@@ -133,7 +136,8 @@ def show(arguments: Arguments) -> int:
         return ExitCode.OK
     if given["save"] is not None and not given["force"]:
         refuse_to_overwrite(given["save"], SCHEMA)
-    run, actor = meant(given["words"])
+    words = given["words"]
+    run, actor = (given["named"], "".join(words)) if given["named"] else meant(words)
     given["actor"] = given["only"] or actor
     program = choose(run, how="meshrt memory RUN", ranks=True)
     connection = connect(program, lambda _event, _body: None, lambda: None)
@@ -164,7 +168,7 @@ def _first(connection: Asking, given: Arguments, *, in_shell: bool) -> Document:
     except UsageError as error:
         if given["taken"] and given["taken"] == given["actor"]:
             raise UsageError(f"--vars {given['taken']}: no variable ({_VARIABLES}), no program; {error}") from error
-        if in_shell and given["actor"] in given["words"]:
+        if in_shell and not given["named"] and given["actor"] in given["words"]:
             raise UsageError(f"no meshrt program {given['actor']!r} runs, and {error}") from error
         raise
     if given["holders"] and not document.references:

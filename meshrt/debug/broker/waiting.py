@@ -8,7 +8,7 @@ import time
 from meshrt.debug.broker.sessions import SessionTable
 from meshrt.debug.operations import Count, Notice, Wait, WaitResult
 from meshrt.debug.protocol import BUSY, RUNNING, STEPPING, STOPPED
-from meshrt.errors import MeshError, UsageError
+from meshrt.errors import MeshError
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.program.targets import Targets
 
@@ -102,6 +102,6 @@ class Changes:
         ended = selected.actor.mesh.ended
         dead = [rank for rank in selected.ranks if rank in ended]
         if dead:
-            raise UsageError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {ended[dead[0]].how}")
+            raise MeshError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {ended[dead[0]].how}")
         stopped = {rank for rank, session in self._table.among(selected).items() if session.state == STOPPED}
         return stopped, set(selected.ranks) - stopped, None

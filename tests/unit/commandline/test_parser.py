@@ -117,6 +117,14 @@ def test_a_text_at_the_end_of_the_line_is_taken_as_it_is() -> None:
     assert typed("start a.py --help -n 3")["words"] == ["a.py", "--help", "-n", "3"]
 
 
+def test_long_options_may_be_behind_the_actor() -> None:
+    found = typed("evaluate trainer --ranks 0:2 --diff 3 self.x - 1")
+    assert (found["ranks"], found["diff"], found["expression"]) == ("ranks(0:2)", "3", "self.x - 1")
+    # What may be a value is one.
+    assert typed("evaluate trainer -v")["expression"] == "-v"
+    assert typed("evaluate trainer --x")["expression"] == "--x"
+
+
 def test_words_of_a_shell_may_have_blanks() -> None:
     assert given_words("evaluate", "trainer", "a + b")["expression"] == "a + b"
     assert given_words("show", "ranks(hosts=1, gpus=0)", "trainer")["ranks"] == "ranks(hosts=1, gpus=0)"

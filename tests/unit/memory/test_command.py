@@ -28,7 +28,8 @@ def kept(tmp_path: Path) -> Path:
     "options",
     [
         ["1234"], ["trainer"], ["--actor", "trainer"], ["--ranks", "0"], ["--holders", "ab"], ["--holders", ""],
-        ["--frames"], ["--exact"], ["--budget", "0"], ["--watch"], ["--save", "x"], ["--vars", "self.x"],
+        ["-p", "1234"], ["--frames"], ["--exact"],
+        ["--budget", "0"], ["--watch"], ["--save", "x"], ["--vars", "self.x"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -36,6 +37,15 @@ def test_a_file_is_not_asked(options: list[str], kept: Path, capsys: pytest.Capt
     assert main(["--open", str(kept), *options]) == 2
     out, complaint = capsys.readouterr()
     assert not out and "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, " in complaint
+
+
+@pytest.mark.parametrize("words", [["-p", "nosuch"], ["-p", "nosuch", "trainer"], ["nosuch"]], ids=" ".join)
+def test_another_program_is_not_asked_in_place_of_one_that_is_not_there(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    out, complaint = capsys.readouterr()
+    assert not out and "no meshrt program" in complaint, complaint
 
 
 def test_formats(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
