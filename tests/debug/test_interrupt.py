@@ -81,8 +81,8 @@ def until_at(root: Desk, line: int) -> Stopped:
 
 
 def test_a_loop_is_interrupted_and_stepped(worker: Any) -> None:
-    answer = worker.loop.call_one()
     with desk() as root:
+        answer = worker.loop.call_one()
         stop = until_at(root, 0)
         assert stop.place.function == "loop"
         while root.step("n").place.line != line_of("loop"):
@@ -99,8 +99,8 @@ def test_a_loop_is_interrupted_and_stepped(worker: Any) -> None:
 
 
 def test_a_loop_of_one_line(worker: Any) -> None:
-    answer = worker.tight.call_one()
     with desk() as root:
+        answer = worker.tight.call_one()
         until_at(root, line_of("tight"))
         root.show("!go = False")
         while root.step("n").place.line != line_of("after_tight"):
@@ -110,8 +110,8 @@ def test_a_loop_of_one_line(worker: Any) -> None:
 
 
 def test_a_sleep_goes_on_after_the_interrupt(worker: Any) -> None:
-    answer = worker.sleep.call_one()
     with desk() as root:
+        answer = worker.sleep.call_one()
         until_at(root, line_of("sleep"))
         root.let_go()
         assert root.request_stop().state == "asked"  # still there: it sleeps on
@@ -171,8 +171,8 @@ def test_being_looked_at_does_not_count_as_going_on(gate: Path) -> None:
 
 
 def test_two_interrupts_stop_once(worker: Any, gate: Path) -> None:
-    answer = worker.loop.call_one()
     with desk() as root:
+        answer = worker.loop.call_one()
         while root.request_stop().state == "idle":
             pass
         asked = [root.begin(InterruptRank("worker")) for _ in range(20)]
@@ -186,8 +186,8 @@ def test_two_interrupts_stop_once(worker: Any, gate: Path) -> None:
 
 
 def test_nothing_to_stop(worker: Any) -> None:
-    worker.short.call_one().get(WAIT)
     with desk() as root:
+        worker.short.call_one().get(WAIT)
         answer = root.request_stop()
         assert answer == Interrupted("idle", "it waits for messages")
         with pytest.raises(MeshError, match="no actor 'nobody' on this rank; it has worker"):
@@ -224,8 +224,8 @@ def test_a_forked_child_is_not_affected(worker: Any) -> None:
 
 def test_a_waiting_coroutine_shows_its_stack() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         stop = until_at(root, line_of("deep"))
         assert stop.place.function == "deep"
         assert root.show("p inner, level").text == "(42, 0)\n"
@@ -246,8 +246,8 @@ def test_a_waiting_coroutine_shows_its_stack() -> None:
 
 def test_a_gather_shows_what_is_left() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
-    answer = worker.gathered.call_one()
     with desk() as root:
+        answer = worker.gathered.call_one()
         until_at(root, line_of("deep"))
         root.show("!self.event.set()")
         root.let_go()
@@ -256,8 +256,8 @@ def test_a_gather_shows_what_is_left() -> None:
 
 def test_a_waiting_coroutine_is_aborted() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         until_at(root, line_of("deep"))
         root.let_go("q")
         with pytest.raises(ActorError, match="a person aborted this endpoint"):
@@ -267,8 +267,8 @@ def test_a_waiting_coroutine_is_aborted() -> None:
 
 def test_an_event_loop_that_is_busy() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
-    answer = worker.spin.call_one()
     with desk() as root:
+        answer = worker.spin.call_one()
         until_at(root, 0)
         root.show("!go = False")
         root.let_go()
@@ -277,8 +277,8 @@ def test_an_event_loop_that_is_busy() -> None:
 
 def test_an_idle_event_loop() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
-    worker.value.call_one().get(WAIT)
     with desk() as root:
+        worker.value.call_one().get(WAIT)
         assert root.request_stop().state == "idle"
 
 
@@ -307,8 +307,8 @@ def test_the_event_loop_of_a_second_actor(gate: Path) -> None:
     procs = proc_mesh(gpus=1)
     procs.spawn("first", Busy, str(gate)).get(WAIT)
     worker = procs.spawn("worker", AsyncBusy).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         until_at(root, line_of("deep"))
         root.show("!self.event.set()")
         root.let_go()
@@ -335,8 +335,8 @@ def test_two_actors_of_one_rank_are_stopped_at_once(gate: Path) -> None:
 
 
 def test_a_rank_that_prints_all_the_time(worker: Any, gate: Path) -> None:
-    answer = worker.prints.call_one()
     with desk() as root:
+        answer = worker.prints.call_one()
         for _ in range(5):
             assert until_at(root, 0).place.function in ("prints", "_opened")
             root.let_go()
@@ -365,8 +365,8 @@ def test_c_code_is_interrupted_when_it_returns(worker: Any) -> None:
 def test_the_mesh_is_stopped_while_a_coroutine_is_looked_at() -> None:
     procs = proc_mesh(gpus=1)
     worker = procs.spawn("worker", AsyncBusy).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         until_at(root, line_of("deep"))
         procs.stop(WAIT).get(WAIT)
         with pytest.raises(ActorError, match="the mesh was stopped while this rank was stopped in the debugger"):
@@ -375,8 +375,8 @@ def test_the_mesh_is_stopped_while_a_coroutine_is_looked_at() -> None:
 
 def test_user_code_that_takes_the_signal(worker: Any, gate: Path) -> None:
     worker.take_signals.call_one().get(WAIT)
-    answer = worker.loop.call_one()
     with desk() as root:
+        answer = worker.loop.call_one()
         with pytest.raises(MeshError, match=r"code of this rank has taken signal \d+"):
             until_at(root, 0)
         gate.touch()

@@ -216,8 +216,8 @@ def questions(root: Desk, expression: str, command: str = "p", rank: int = 0) ->
 
 def test_expressions_in_running_actors() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
-    answer = worker.tight.call_one()
     with desk() as root:
+        answer = worker.tight.call_one()
         state = DictFacts({"'turns'": "0"})
         found = root.ask(Evaluate("worker", "p", "self.state"))
         assert (found.same, found.per) == (Value("{'turns': 0}", error=False), state)

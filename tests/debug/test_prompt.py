@@ -69,8 +69,8 @@ def test_await_at_the_prompt() -> None:
     worker = procs.spawn("worker", Stops).get(WAIT)
     one = worker.slice(gpus=0)
     one.know.call_one(worker).get(WAIT)
-    answer = one.wait.call_one()
     with desk() as root:
+        answer = one.wait.call_one()
         root.stopped()
         assert root.show("p await self.twice(4)").text == "8\n"
         assert root.show("await self.twice(5)").text == "10\n"
@@ -90,8 +90,8 @@ def test_await_at_the_prompt() -> None:
 
 def test_an_await_that_hangs_is_broken_by_an_interrupt() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         seq = root.stopped().seq
         root.type("await asyncio.Event().wait()")
         # Not before its line has come to an end: a line that was typed is never passed over.
@@ -114,8 +114,8 @@ def gated(root: Desk, folder: Path) -> tuple[Path, Path]:
 def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) -> None:
     """Half a loop is none, and the actor's own has to run again."""
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         inside, gate = gated(root, tmp_path)
         root.show("!make = asyncio.new_event_loop")
         root.show("!slow = lambda make=make, i=iterate, p=places: (p[0].touch(), list(i()), make())[-1]")
@@ -133,8 +133,8 @@ def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) 
 
 def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         inside, gate = gated(root, tmp_path)
         root.show("!from meshrt.debug.rank.pdb_adapter import PdbAdapter")
         root.show("!PdbAdapter.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
@@ -149,8 +149,8 @@ def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
 
 def test_an_await_that_hangs_ends_with_the_program() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
-    answer = worker.wait.call_one()
     with desk() as root:
+        answer = worker.wait.call_one()
         root.stopped()
         root.type("await asyncio.Event().wait()")
         meshrt.shutdown_context(5)
@@ -160,8 +160,8 @@ def test_an_await_that_hangs_ends_with_the_program() -> None:
 
 def test_values_for_a_comparison() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
-    answer = worker.arrays.call_one()
     with desk() as root:
+        answer = worker.arrays.call_one()
         assert root.stopped().facts is None
         stop = root.show("p weights", brief=True)
         assert stop.text == "ndarray 1000 float64, min 0, max 999, mean 499.5\n"
