@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 
 from meshrt.hooks.services import RootServices
 from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
 from meshrt.transport.process import current_runtime
 from meshrt.transport.threads import RuntimeThread
+from meshrt.transport.tools import own_program
 
 __all__ = ["StartedRouters"]
+
+#: Seconds for the program to be published, and between two looks.
+_PUBLISHED_SECONDS = 30.0
+_LOOK_SECONDS = 0.01
 
 
 class StartedRouters:
@@ -18,27 +24,36 @@ class StartedRouters:
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
-        self._running: dict[int, subprocess.Popen[str]] = {}
+        #: None: about to start.
+        self._running: dict[int, subprocess.Popen[str] | None] = {}
         self._starting = threading.Lock()
 
     def listen(self, port: int) -> None:
         """Begin to listen at a port of the loopback interface, unless that is done already; says where, or why not."""
         with self._starting:  # two threads of the script may make meshes at once
             known = self._running.get(port)
-            if known is not None and known.poll() is None:
+            if port in self._running and (known is None or known.poll() is None):
                 return
-            # In a session of its own: Ctrl-C at the terminal is the script's, which may go on after it.
-            process = self._running[port] = subprocess.Popen(
-                helper_command("dap", self._services.run_id, "--port", str(port)),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                cwd=SAFE_DIRECTORY,
-                env=helper_environment(current_runtime().directory),
-                start_new_session=True,
-            )
-        RuntimeThread(target=self._tell, args=(process, port), name="meshrt-dap", daemon=True).start()
+            self._running[port] = None
+        RuntimeThread(target=self._start, args=(port,), name="meshrt-dap", daemon=True).start()
+
+    def _start(self, port: int) -> None:
+        # The router finds the program as a terminal does: not before it is published.
+        end = time.monotonic() + _PUBLISHED_SECONDS
+        while own_program() is None and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+        # In a session of its own: Ctrl-C at the terminal is the script's, which may go on after it.
+        process = self._running[port] = subprocess.Popen(
+            helper_command("dap", self._services.run_id, "--port", str(port)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=SAFE_DIRECTORY,
+            env=helper_environment(current_runtime().directory),
+            start_new_session=True,
+        )
+        self._tell(process, port)
 
     def _tell(self, process: subprocess.Popen[str], port: int) -> None:
         """Say where it listens, and read what else it says: it must not wait for that."""
