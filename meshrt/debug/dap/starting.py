@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 
 from meshrt.hooks.services import RootServices
 from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
 from meshrt.transport.process import current_runtime
 from meshrt.transport.threads import RuntimeThread
-from meshrt.transport.tools import own_program
 
 __all__ = ["StartedRouters"]
-
-#: Seconds for the program to be published, and between two looks.
-_PUBLISHED_SECONDS = 30.0
-_LOOK_SECONDS = 0.01
 
 
 class StartedRouters:
@@ -35,24 +29,28 @@ class StartedRouters:
             if port in self._running and (known is None or known.poll() is None):
                 return
             self._running[port] = None
-        RuntimeThread(target=self._start, args=(port,), name="meshrt-dap", daemon=True).start()
+        environment = helper_environment(current_runtime().directory)
+        starting = RuntimeThread(target=self._start, args=(port, environment), name="meshrt-dap", daemon=True)
+        # What is posted runs after the program was published: the router finds it as a terminal does.
+        self._services.call_soon(starting.start)
 
-    def _start(self, port: int) -> None:
-        # The router finds the program as a terminal does: not before it is published.
-        end = time.monotonic() + _PUBLISHED_SECONDS
-        while own_program() is None and time.monotonic() < end:
-            time.sleep(_LOOK_SECONDS)
-        # In a session of its own: Ctrl-C at the terminal is the script's, which may go on after it.
-        process = self._running[port] = subprocess.Popen(
-            helper_command("dap", self._services.run_id, "--port", str(port)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=SAFE_DIRECTORY,
-            env=helper_environment(current_runtime().directory),
-            start_new_session=True,
-        )
+    def _start(self, port: int, environment: dict[str, str]) -> None:
+        try:
+            # In a session of its own: Ctrl-C at the terminal is the script's, which may go on after it.
+            process = self._running[port] = subprocess.Popen(
+                helper_command("dap", self._services.run_id, "--port", str(port)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=SAFE_DIRECTORY,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            del self._running[port]
+            self._services.announce(f"no IDE can attach at port {port}: {error}")
+            return
         self._tell(process, port)
 
     def _tell(self, process: subprocess.Popen[str], port: int) -> None:
