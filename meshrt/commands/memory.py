@@ -17,7 +17,7 @@ from meshrt.memory.units import UNITS
 if TYPE_CHECKING:  # start-up: the shell needs no prompt
     from meshrt.debug.prompt.context import Prompt
 
-__all__ = ["COMMAND", "TABLE"]
+__all__ = ["COMMAND", "TABLE", "look"]
 
 _SHELL = Offer.SHELL
 #: Options of the table of what is shown.
@@ -36,7 +36,8 @@ def _file(word: str, help: str) -> Option:
     return Option(word, help, metavar="FILE", convert=Path, offer=_SHELL)
 
 
-def _memory(prompt: Prompt, arguments: Arguments) -> Outcome:
+def look(prompt: Prompt, arguments: Arguments) -> Outcome:
+    """Run ``memory`` or ``vars`` at a prompt."""
     text, document = view(prompt.client, arguments)
     return Outcome(text, {"document": plain(document)})
 
@@ -44,7 +45,7 @@ def _memory(prompt: Prompt, arguments: Arguments) -> Outcome:
 COMMAND = Command(
     "memory",
     "show how much memory ranks have, and which variables hold it",
-    _memory,
+    look,
     Group.LOOK,
     arguments=(
         run(),

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Option, Outcome, Values, ranks
-from meshrt.commands.memory import TABLE
+from meshrt.commandline.command import Argument, Command, Group, Kind, Option, Values, ranks
+from meshrt.commands.memory import TABLE, look
 from meshrt.errors import UsageError
-from meshrt.memory.command import check, view
-from meshrt.memory.document import plain
+from meshrt.memory.command import check
 from meshrt.memory.groups import OF_REFERENCES
-
-if TYPE_CHECKING:  # start-up: the shell needs no prompt
-    from meshrt.debug.prompt.context import Prompt
 
 __all__ = ["COMMAND"]
 
@@ -29,15 +23,10 @@ def _check(arguments: Values) -> None:
     check(arguments)
 
 
-def _vars(prompt: Prompt, arguments: Arguments) -> Outcome:
-    text, document = view(prompt.client, arguments)
-    return Outcome(text, {"document": plain(document)})
-
-
 COMMAND = Command(
     "vars",
     "show which variables hold memory, those of stopped stack frames included",
-    _vars,
+    look,
     Group.LOOK,
     arguments=(Argument("actor", Kind.ACTOR), Argument("name", Kind.VARIABLE), ranks()),
     options=(*TABLE, Option("--exact", "count variables to the end, however long that takes")),

@@ -7,32 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from meshrt import ActorMesh, proc_mesh
+from meshrt import proc_mesh
 from meshrt.transport import tools
 from tests.debug.actors import Debugee
-from tests.debug.harness import person
 from tests.debug.pty_harness import screen
 from tests.support.programs import another_program, environment, run_python
 from tests.support.waiting import wait_until
 
 WAIT = 20
-
-
-@pytest.fixture
-def stopped() -> Iterator[ActorMesh[Debugee]]:
-    """Four ranks at a breakpoint, in this very program."""
-    mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
-    result = mesh.work.call()
-    with person() as me:
-        me.wait("debugee")
-    yield mesh
-    with person() as me:
-        me("continue")
-    result.get(WAIT)
 
 
 def debug(*commands: str, input: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -7,32 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from meshrt import ActorMesh, proc_mesh
 from meshrt.transport import tools
-from tests.debug.actors import Debugee
 from tests.debug.harness import person
 from tests.debug.pty_harness import screen
 from tests.support.programs import environment, run_python
 
 WAIT = 20
-
-
-@pytest.fixture
-def stopped() -> Iterator[ActorMesh[Debugee]]:
-    """Four ranks at a breakpoint, in this very program."""
-    mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
-    result = mesh.work.call()
-    with person() as me:
-        me.wait("debugee")
-    yield mesh
-    with person() as me:
-        me("clear all")
-        me("continue")
-    result.get(WAIT)
 
 
 def meshrt(*words: str, code: int = 0) -> str:
