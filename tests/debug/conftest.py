@@ -15,11 +15,12 @@ WAIT = 20
 
 @pytest.fixture
 def stopped() -> Iterator[ActorMesh[Debugee]]:
-    """Four ranks at a breakpoint, in this very program."""
+    """Four ranks at a breakpoint, in this very program; their stop has been announced."""
     mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
-    result = mesh.work.call()
     with person() as me:
+        result = mesh.work.call()
         me.wait("debugee")
+        me.announced("debugee", 4)  # or the notice is printed between what a test types
     yield mesh
     with person() as me:
         me("clear all")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -91,6 +92,18 @@ class Person:
     def heard(self, text: str) -> None:
         """Wait for a notice with ``text`` in it."""
         wait_until(lambda: any(text in notice for notice in self.terminal.notices), 10, f"no notice {text!r}")
+
+    def announced(self, actor: str, count: int) -> None:
+        """Wait until notices have said of ``count`` ranks of ``actor`` that they are stopped.
+
+        A loaded machine splits a wave of stops in several, and the last may come long after `wait` has returned.
+        """
+        said = re.compile(rf"(?:rank \d+|(\d+) ranks) of {re.escape(actor)} (?:\(.*?\) )?stopped")
+
+        def total() -> int:
+            return sum(int(number or 1) for notice in self.terminal.notices for number in said.findall(notice))
+
+        wait_until(lambda: total() >= count, 20, f"stops of {count} ranks of {actor} were not announced")
 
     def close(self) -> None:
         self.client.mute()
