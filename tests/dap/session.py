@@ -189,6 +189,11 @@ class Session:
         """The threads of the process, each with ``id`` and ``name``."""
         return list(self.client.request("threads")["threads"])
 
+    @property
+    def main(self) -> int:
+        """The number of the main thread: that of the thread which the engine sees first is 1, whichever that is."""
+        return next(int(thread["id"]) for thread in self.threads() if thread["name"] == "MainThread")
+
     def stack(self, thread: int | None = None, levels: int = 20) -> list[Body]:
         """The stack frames of a thread, the innermost first; of the one that stopped, if none is named."""
         thread = self._thread() if thread is None else thread

@@ -147,12 +147,12 @@ def stand(ide: Ide, rank: Session, thread: int = 1) -> Any:
     """Pause a rank; returns the innermost stack frame of its main thread that is of the tests' source."""
     rank.pause(thread)
     ide.stopped()
-    return next(frame for frame in rank.stack(1) if frame["source"].get("path") == SOURCE)
+    return next(frame for frame in rank.stack(rank.main) if frame["source"].get("path") == SOURCE)
 
 
 def until_in(rank: Session, kind: str) -> None:
     """Wait until the main thread is on a line; its stack is read while it runs."""
-    wait_until(lambda: line(kind) in [frame["line"] for frame in rank.stack(1)], WAIT, kind)
+    wait_until(lambda: line(kind) in [frame["line"] for frame in rank.stack(rank.main)], WAIT, kind)
 
 
 def let_go(ide: Ide, rank: Session, frame: Any) -> None:
@@ -186,7 +186,7 @@ def test_pauses() -> None:
             assert rank.stop is not None and rank.stop["reason"] == "breakpoint"
             assert rank.stack()[0]["line"] == line("hot") and rank.breakpoints[SOURCE][0]["verified"]
             ide.set_breakpoints(SOURCE, [])
-            let_go(ide, rank, rank.stack(1)[0])
+            let_go(ide, rank, rank.stack(rank.main)[0])
             assert call.get(WAIT) == "loop"
 
             for kind in ("recv", "lock", "queue", "join", "condition", "loop"):
