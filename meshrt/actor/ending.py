@@ -1,16 +1,24 @@
-"""The interrupt that ends user code, and the end of processes by user code."""
+"""The interrupt that ends user code, the end of processes by user code, and SIGTERM while user code forks.
+
+Until a forked child has put the system's handler back in place of the rank's, a SIGTERM would be lost in it: Python
+forgets what arrived during a fork. So the signal waits until the hooks of the fork have run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 import traceback
 from typing import NoReturn
 
 from meshrt.wire.codec import text_of
 
-__all__ = ["StopInterrupt", "end_forked_child", "exit_code"]
+__all__ = ["StopInterrupt", "end_forked_child", "exit_code", "hold_sigterm_in_forks"]
+
+_forking = threading.local()
 
 
 class StopInterrupt(SystemExit):
@@ -38,3 +46,16 @@ def end_forked_child(error: BaseException | None) -> NoReturn:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code & 0xFF)
+
+
+def hold_sigterm_in_forks() -> None:
+    """Call it once, after the hooks that are to run first have been registered."""
+    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_release)
+
+
+def _hold() -> None:
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)

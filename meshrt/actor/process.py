@@ -31,11 +31,10 @@ from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
-from meshrt.actor.ending import exit_code
+from meshrt.actor.ending import exit_code, hold_sigterm_in_forks
 from meshrt.actor.errors import describe_exception, tell_stray, type_name
 from meshrt.actor.execute import Executor
 from meshrt.actor.faults import Supervise, lost_ranks
-from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output

@@ -15,7 +15,6 @@ from typing import Annotated, Literal
 import msgspec
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data
 from meshrt.show.records import Schema
 from meshrt.transport.writing import write_atomic
@@ -92,8 +91,8 @@ def write_dump(path: Path, text: str) -> None:
     write_atomic(path, text)
 
 
-def read_dump(path: Path | str) -> Body:
-    """Return the document in a post-mortem file: a `Dump` as plain data.
+def read_dump(path: Path | str) -> Dump:
+    """Return what is in a post-mortem file.
 
     Raises:
         UsageError: It cannot be read, is cut off or damaged, or is not a post-mortem file of this version.
@@ -117,7 +116,6 @@ def read_dump(path: Path | str) -> Body:
     if document.get("version") != SCHEMA.version:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
     try:
-        msgspec.convert(document, Dump)
+        return msgspec.convert(document, Dump)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}") from None
-    return document

@@ -56,8 +56,6 @@ class Hang(Plain, frozen=True):
         return {"kind": self.kind, "text": self.text, "ranks": self.ranks, "reached": self.reached}
 
 
-def hang_of(found: Standstill | None, stacks: MergedStacks) -> Hang:
+def hang_of(found: Standstill, stacks: MergedStacks) -> Hang:
     """Return a standstill as a `Hang`, with the merged stacks of the ranks that it reaches."""
-    if found is None:
-        return Hang()
     return Hang(found.kind, found.text, dict(found.ranks), dict(found.reached), stacks)

@@ -8,7 +8,6 @@ failures have come.
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 import threading
@@ -22,13 +21,12 @@ from msgspec.structs import replace
 from meshrt.actor.errors import number_failure
 from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
-from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh
+from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh, keep_stacks
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.noticed import of_fate, of_silence, shortened, with_source
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import SCRIPT, FailureRecord, LeftBehind, Recorded, Reference
 from meshrt.failure.report import render
-from meshrt.failure.standing import keep_stacks
 from meshrt.failure.stops import Stops
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
@@ -45,7 +43,6 @@ from meshrt.wire.codec import own_attribute
 
 __all__ = ["Failures", "load"]
 
-_log = logging.getLogger("meshrt")
 
 #: Seconds that ranks have to answer with their stacks; and seconds after which another incident may ask again.
 _STACK_SECONDS = 0.8

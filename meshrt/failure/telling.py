@@ -36,7 +36,7 @@ from meshrt.failure.record import FailureRecord
 from meshrt.failure.report import left_lines
 from meshrt.failure.workers import NOTED_WITHIN, Word, cause_of, locked, others_of, own_rank, second_of
 from meshrt.mesh.status import exit_with
-from meshrt.mesh.threads import watch_threads
+from meshrt.mesh.uncaught import watch_threads
 from meshrt.transport import launcher
 from meshrt.transport.kernel import start_of, started_before
 from meshrt.wire.codec import text_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
@@ -36,12 +36,8 @@ class Fate:
     #: When the root was told, seconds since the epoch; 0: not yet.
     when: float = field(default=0.0, compare=False)
 
-    @property
-    def how(self) -> str:
-        """How it ended, in words: ``"was killed by SIGKILL"``."""
-        return str(self)
-
     def __str__(self) -> str:
+        """Return how it ended, in words: ``"was killed by SIGKILL"``."""
         match self.kind:
             case "died":
                 return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
@@ -62,9 +58,7 @@ class Fate:
         others: Sequence[RankPlace] = (),
     ) -> MeshError:
         """Make the error that a call to this rank raises; ``place`` gets host and pid from here."""
-        place = RankPlace(
-            place.mesh_id, place.actor, place.rank, place.coordinates, self.host or place.host, self.pid or place.pid
-        )
+        place = replace(place, host=self.host or place.host, pid=self.pid or place.pid)
         common: dict[str, Any] = {"endpoint": endpoint, "may_have_run": may_have_run, "others": others}
         common["others_folded"] = fold_ranks(other.rank for other in others)
         match self.kind:

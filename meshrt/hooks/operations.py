@@ -27,6 +27,7 @@ from meshrt.hooks.facts import Answered, Body, Unanswered
 
 __all__ = [
     "Answers",
+    "Connection",
     "Data",
     "Grouped",
     "GroupedOperation",
@@ -157,6 +158,26 @@ class Answers(Protocol[A_contra]):
     """Takes the answer to an operation, ``answer(data, "")``, or a refusal, ``answer(None, why)``, once."""
 
     def __call__(self, answer: A_contra | None, why: str, /) -> None: ...
+
+
+class Connection(Protocol):
+    """A connection to a process that serves operations. Any thread."""
+
+    #: Of the process at the other end.
+    pid: int
+
+    def ask(self, operation: Operation[A], timeout: float = 10.0) -> A:
+        """Ask and wait.
+
+        Raises:
+            MeshError: The other side refuses; the text says why.
+            ConnectionError: The connection is closed.
+            TimeoutError: No answer within ``timeout`` seconds.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 class Report(_Tagged, frozen=True):

@@ -88,21 +88,9 @@ class Hooks:
 
     def clear(self) -> None:
         """Forget every hook: this process is a forked child and no part of the program any more."""
-        for functions in (
-            self.proc_ready,
-            self.endpoint_enter,
-            self.endpoint_exit,
-            self.endpoint_error,
-            self.raised,
-            self.message_sent,
-            self.call_sent,
-            self.proc_closing,
-            self.pulse,
-            self.signalled,
-            self.variables,
-            self.hold_changed,
-        ):
-            functions.clear()
+        for functions in vars(self).values():
+            if isinstance(functions, list):
+                functions.clear()
 
 
 hooks = Hooks()

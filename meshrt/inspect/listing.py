@@ -108,7 +108,7 @@ def status_of(targets: Targets, services: RootServices) -> ProgramStatus:
             sizes=list(mesh.shape.extent.items()),
             alive=len(mesh.alive),
             actors=mesh.actors,
-            gone=_by((ended.how, rank) for rank, ended in mesh.ended.items()),
+            gone=_by((str(ended), rank) for rank, ended in mesh.ended.items()),
             silent=_by((silence(silent.state), rank) for rank, silent in mesh.silent.items()),
         )
         for mesh in targets.meshes()

@@ -79,7 +79,7 @@ class Looking:
                 stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, sorted(wanted))
                 targets[mesh.mesh_id] = wanted & set(mesh.alive)
                 for rank in sorted(wanted & set(mesh.ended)):
-                    stacks.gone(mesh.mesh_id, rank, mesh.ended[rank].how)
+                    stacks.gone(mesh.mesh_id, rank, str(mesh.ended[rank]))
         name = known.bare_name(actor) if actor and not thread else ""
         # For an actor that is stopped after an exception, the stack of the exception replaces that of its thread.
         for post_mortem in self._program.sources.stops.post_mortems():

@@ -15,17 +15,20 @@ from meshrt.inspect.operations import Placed, Progress
 from meshrt.inspect.records import Record, StackFrame
 from meshrt.inspect.standstill import standstill
 from meshrt.inspect.waittext import doing, wait_lines, waits_of
-from meshrt.program.places import NOWHERE
+from meshrt.program.places import NOWHERE, Place
 from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.waits import Key, Waiter, WaitGraph
 from meshrt.program.words import BLOCKED, NOT_ANSWERING, RUNNING, STANDING, silence
+from meshrt.selection import fold_ranks
 from meshrt.wire.control import Address
 
 __all__ = ["Activity", "load"]
 
 #: The key of `Activity` in `RootServices.tables`: the runtime tells by it what the script waits for.
 _ACTIVITY = "inspect.activity"
+#: Places that are named to the user.
+_MOST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,25 @@ class Activity:
         """Say what blocks actors of ranks that do not answer; "": the known waits do not show it. Any thread."""
         found = standstill(self.waits(), self._names(), keys)
         return found.text if found is not None else ""
+
+    def places(self, keys: Iterable[Key]) -> list[str]:
+        """Say where actors are blocked, as far as that is known: the place with most ranks first. Any thread."""
+        found: dict[Place, list[tuple[int, float]]] = {}
+        for mesh_id, rank, actor in keys:
+            state = self.state(mesh_id, rank, actor)
+            if state is not None and state.word == BLOCKED and state.place.file:
+                found.setdefault(state.place, []).append((rank, state.since))
+        ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
+        lines = []
+        for place, members in ordered[:_MOST]:
+            ranks = fold_ranks(rank for rank, _ in members)
+            seconds = time.time_ns() / 1e9 - min(since for _, since in members)
+            word = "rank" if len(members) == 1 else "ranks"
+            where = f"{place.file}:{place.line}, in {place.function}"
+            lines.append(f"{word} {ranks} blocked at {where}, for {max(seconds, 1):.0f} s")
+        if len(ordered) > _MOST:
+            lines.append(f"others at {len(ordered) - _MOST} more places")
+        return lines
 
     def _names(self) -> dict[str, str]:
         return {mesh.mesh_id: mesh.name for mesh in self._services.meshes()}

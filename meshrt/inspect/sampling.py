@@ -2,16 +2,22 @@
 
 A thread is ``running``, ``blocked`` (at one instruction, without processor time), ``idle`` (an actor
 that waits for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
+
+What a blocked thread waits in, as ``self.lock.acquire`` or ``time.sleep``, is read from the byte code: the loads that
+begin where the call begins make up the name of what is called. It is not known if the interpreter keeps no columns
+(``-X no_debug_ranges``).
 """
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import TYPE_CHECKING, TypeGuard
 
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
-from meshrt.inspect.holder import holder
 from meshrt.inspect.records import Kind, Record
 from meshrt.inspect.stacks import Mark, Process, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
 from meshrt.inspect.tasks import TaskLook, Tasks
@@ -21,12 +27,14 @@ from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-__all__ = ["Sample", "Sampler"]
+__all__ = ["Sample", "Sampler", "holder"]
 
 #: Most samples of one rank in an answer.
 _MOST = 100
 #: Seconds. Two looks closer than this may both fall into a time in which a thread got no processor.
 _CLOSE = 0.5
+#: Characters of the name of what a thread waits in.
+_LONGEST = 60
 
 
 @dataclass(slots=True)
@@ -172,3 +180,40 @@ def _thread(look: ThreadLook, verbose: bool) -> Sample:
         shown = [entry for entry in stack if not is_hidden_file(entry.file)]
         waits = holder(shown[-1].code, shown[-1].lasti) if shown else ""
     return Sample(look.name, "thread", "", "", state, stack, mark, waits)
+
+
+@lru_cache(maxsize=512)
+def holder(code: CodeType, lasti: int) -> str:
+    """Return the dotted name of what the instruction at ``lasti`` calls or enters; "": not known, or neither."""
+    if lasti < 0:
+        return ""
+    # In a frame that has called a Python function, ``lasti`` is after the call instruction, in that one's caches.
+    instructions = [instruction for instruction in dis.get_instructions(code) if instruction.offset <= lasti]
+    here = instructions.pop() if instructions else None
+    position = here.positions if here is not None else None
+    if here is None or position is None or position.col_offset is None:
+        return ""
+    if here.opname in ("SEND", "YIELD_VALUE", "RESUME", "GET_AWAITABLE"):
+        return ""
+    if here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH")):
+        # Its own columns are those of the statement; the context manager was loaded just before.
+        position = (instructions[-1].positions if instructions else None) or position
+    begin = (position.lineno, position.col_offset)
+    names: list[str] = []
+    for instruction in instructions:
+        at = instruction.positions
+        if at is None or (at.lineno, at.col_offset) != begin:
+            continue
+        if instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")):
+            loaded = instruction.argval
+            names = [loaded[0] if isinstance(loaded, tuple) else str(loaded)]
+        elif instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")) and names:
+            names.append(str(instruction.argval))
+    text = ".".join(names)
+    if here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH")):
+        text = f"with {text}" if text else "with"
+    elif here.opname.startswith("FOR_ITER"):
+        text = f"for ... in {text}" if text else "for"
+    elif not here.opname.startswith(("CALL", "PRECALL")):
+        return ""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."

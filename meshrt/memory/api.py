@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.hooks.operations import Data, Operation
+from meshrt.hooks.operations import Connection
 from meshrt.memory.asked import MILLISECONDS, OBJECTS
 from meshrt.memory.document import Document, document_of, plain
 from meshrt.memory.operations import LookAtMemory
 from meshrt.transport.tools import connect, own_program
 
-__all__ = ["Asking", "ask", "memory"]
-
-A = TypeVar("A", bound=Data)
+__all__ = ["ask", "memory"]
 
 #: Seconds within which a program must answer; it waits for its ranks itself.
 _ANSWER_SECONDS = 90.0
@@ -66,16 +64,8 @@ def memory(
         connection.close()
 
 
-class Asking(Protocol):
-    """A connection to a program."""
-
-    def ask(self, operation: Operation[A], timeout: float) -> A:
-        """Return the answer, within ``timeout`` seconds."""
-        ...
-
-
 def ask(
-    connection: Asking,
+    connection: Connection,
     *,
     variables: bool | str,
     milliseconds: float | None,

@@ -11,17 +11,17 @@ from msgspec import to_builtins
 
 from meshrt.commandline.command import Arguments, Values
 from meshrt.errors import UsageError
+from meshrt.hooks.operations import Connection
 from meshrt.inspect.programs import choose, meant
-from meshrt.memory.api import Asking, ask
+from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.document import SCHEMA, Document, plain, read, write
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
-from meshrt.memory.pace import Pace
 from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
-from meshrt.memory.watching import watch
+from meshrt.memory.watching import Pace, watch
 from meshrt.show.records import refuse_to_overwrite, to_text
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
@@ -112,7 +112,7 @@ def check(arguments: Values) -> None:
     )
 
 
-def view(connection: Asking, arguments: Arguments) -> tuple[str, Document]:
+def view(connection: Connection, arguments: Arguments) -> tuple[str, Document]:
     """Return the memory of the program at the other end of a connection: as a table, and as data.
 
     Args:
@@ -162,7 +162,7 @@ def _kept(given: Arguments) -> Document:
     return document
 
 
-def _first(connection: Asking, given: Arguments, *, in_shell: bool) -> Document:
+def _first(connection: Connection, given: Arguments, *, in_shell: bool) -> Document:
     try:
         document = _ask(connection, given, _budget(given))
     except UsageError as error:
@@ -188,7 +188,7 @@ def _budget(given: Arguments) -> float | None:
     return MILLISECONDS if given["budget"] is None else float(given["budget"])
 
 
-def _ask(connection: Asking, given: Arguments, milliseconds: float | None) -> Document:
+def _ask(connection: Connection, given: Arguments, milliseconds: float | None) -> Document:
     return ask(
         connection,
         ranks=given["ranks"],
@@ -208,7 +208,7 @@ def _show(document: Document, given: Arguments, look: Look) -> None:
         write_out(sys.stdout, render(document, look) + "\n")
 
 
-def _watch(connection: Asking, given: Arguments, look: Look, first: Document | None) -> None:
+def _watch(connection: Connection, given: Arguments, look: Look, first: Document | None) -> None:
     """Show growth, look by look, until the user ends it or the program ends."""
     clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and given["format"] != "json" else ""
     if clear and look.most is None:

@@ -1,16 +1,23 @@
-"""Which classes hold memory that cannot be seen: classes made by C code, unless they are known to show what they hold.
+"""What cannot be seen of the memory behind an object: by its class, and of the variables of a stack frame.
 
-A class shows what it holds if the collector gets its objects' referents, and ``__sizeof__`` counts all the rest.
+Classes made by C code hide what they hold, unless they are known to show it. A class shows what it holds if the
+collector gets its objects' referents, and ``__sizeof__`` counts all the rest.
+
+An exception that is kept holds the frames of its traceback, and each of these holds the frame that called it. The
+variables of a frame that runs, or of a generator, exist whether anything refers to the frame or not: only a frame that
+has ended holds its variables.
 """
 
 from __future__ import annotations
 
 import sys
-from types import MemberDescriptorType
+from gc import get_referents
+from types import FrameType, MemberDescriptorType
 
+from meshrt.files import RUNTIME_FILES, STDLIB_FILES
 from meshrt.inspect.values import bases, module_name
 
-__all__ = ["hides"]
+__all__ = ["ended", "hides"]
 
 _POINTER = 8
 _HEAP = 1 << 9
@@ -32,6 +39,8 @@ _SHOWING = {
 }
 #: Part of the module names of Cython's functions and coroutines, which can be read like Python's.
 _CYTHON = "_cython_"
+#: Files that run actors and everything else in a process with an event loop: their frames lead to all objects.
+_LOOPS = (RUNTIME_FILES, *(f"{STDLIB_FILES}asyncio/{name}.py" for name in ("base_events", "events", "runners")))
 
 
 def hides(chain: tuple[type, ...]) -> str:
@@ -69,3 +78,9 @@ def _shows(cls: type) -> bool:
 
 def _name(cls: type) -> str:
     return str(type.__dict__["__name__"].__get__(cls))
+
+
+def ended(frame: FrameType) -> bool:
+    """Whether the collector sees the variables of a frame, and only this frame holds them."""
+    code = frame.f_code
+    return not code.co_filename.startswith(_LOOPS) and any(each is code for each in get_referents(frame))

@@ -30,7 +30,7 @@ from meshrt.inspect.values import class_name
 from meshrt.memory.buffers import HOST, MAPPED, SHARED, Memory, Place
 from meshrt.memory.contents import CONTAINERS, SLICE, Copied, Lying, Source, keys, keys_and_values
 from meshrt.memory.estimating import Counts, Part
-from meshrt.memory.frames import ended
+from meshrt.memory.hiding import ended
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
 from meshrt.memory.marks import REGION, SLOT, SLOTS, Marks
 from meshrt.memory.told import inline_values

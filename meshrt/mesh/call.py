@@ -108,6 +108,33 @@ class _Called:
         ranks = tuple(ndslice[position] for position in missing[:_NAMED])
         return Wait(self.mesh_id, self.actor, self.endpoint, ranks, len(missing), any_of_them)
 
+    def overdue(self, seconds: float) -> CallTimeout:
+        """Return the error that names the ranks that have not answered for ``seconds``."""
+        places = [self._target.place(position) for position in self._missing()]
+        folded = fold_ranks([place.rank for place in places])
+        return CallTimeout(f"{self.actor}.{self.endpoint}()", seconds, places, len(self._target.shape), folded)
+
+    def _note_failure(self, driver: Waiting, frame: Frame) -> None:
+        """Keep the number of the error in this answer until the answer is read."""
+        if driver.on_failure is not None:
+            number = failure_of(frame.header[1])
+            if number:
+                driver.on_failure(number, (self.mesh_id, self.actor, self.endpoint))
+
+    def _decoded(self, position: int, frame: Frame) -> object:
+        """Return what a rank has answered."""
+        if frame.header[1] is None:
+            return None
+        try:
+            return codec.decode(frame.payload, frame.header[1])
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
+            # The rank has run the endpoint; its result cannot be rebuilt in this process.
+            text = f"the result cannot be read here: {codec.text_of(error)}"
+            remote = RemoteException(type(error).__name__, text, "")
+            raise ResultNotSerializable(self._target.place(position), self._endpoint, remote, error) from error
+
 
 class _Answers(_Called, Future[T]):
     """The answers of the ranks of a target; finished when all are there, or at the first failure."""
@@ -138,7 +165,7 @@ class _Answers(_Called, Future[T]):
         else:
             self._failed.append((position, frame))
             if not self.finished:
-                _note_failure(self._driver, frame, self._target, self._endpoint)
+                self._note_failure(self._driver, frame)
             self._fail()
         self._let_go()
 
@@ -210,29 +237,13 @@ class _Answers(_Called, Future[T]):
 
     def _load(self, position: int) -> object:
         frame = self._frames[position]
-        if frame is None or frame.header[1] is None:
-            return None
-        return _load_result(frame, self._target.place, position, self._endpoint)
+        return None if frame is None else self._decoded(position, frame)
 
     def overdue(self, seconds: float) -> CallTimeout:
         """See `Future.overdue`."""
-        places = [self._target.place(position) for position in self._missing()]
-        folded = fold_ranks([place.rank for place in places])
-        error = CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, len(self._frames), folded)
+        error = super().overdue(seconds)
         error.sent = self._sent
         return error
-
-
-def _load_result(frame: Frame, place: Callable[[int], RankPlace], position: int, endpoint: str) -> object:
-    try:
-        return codec.decode(frame.payload, frame.header[1])
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
-        # The rank has run the endpoint; its result cannot be rebuilt in this process.
-        text = f"the result cannot be read here: {codec.text_of(error)}"
-        remote = RemoteException(type(error).__name__, text, "")
-        raise ResultNotSerializable(place(position), endpoint, remote, error) from error
 
 
 class MeshCall(_Answers[ValueMesh[Any]]):
@@ -354,7 +365,7 @@ class StreamCall(_Called, Generic[R]):
         if not self._waiting:
             self.kept = ()
         if isinstance(what, Frame) and what.kind != RESULT:
-            _note_failure(future._driver, what, self._target, self._endpoint)
+            self._note_failure(future._driver, what)
         self._answered.add(position)
         self._arrived[id(future)] = (position, what, sent)
         future.finish()
@@ -367,26 +378,9 @@ class StreamCall(_Called, Generic[R]):
             raise what.error(place, self._endpoint, may_have_run=sent)
         if what.kind != RESULT:
             raise remote_error(place, self._endpoint, what)
-        value: object = None
-        if what.header[1] is not None:
-            value = _load_result(what, self._target.place, position, self._endpoint)
+        value = self._decoded(position, what)
         del self._arrived[id(future)]
         return cast(R, value)
-
-    def overdue(self, seconds: float) -> CallTimeout:
-        """Return the error that says who has not answered for so long."""
-        total = len(self._futures)
-        places = [self._target.place(position) for position in self._missing()]
-        folded = fold_ranks([place.rank for place in places])
-        return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, total, folded)
-
-
-def _note_failure(driver: Waiting, frame: Frame, target: Target, endpoint: str) -> None:
-    """Keep the number of the error in this answer until the answer is read."""
-    if driver.on_failure is not None:
-        number = failure_of(frame.header[1])
-        if number:
-            driver.on_failure(number, (target.mesh_id, target.name, endpoint))
 
 
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:

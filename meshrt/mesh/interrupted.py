@@ -6,12 +6,12 @@ No rank is asked for it: the user at the terminal wants the prompt back, and the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from meshrt.errors import CallTimeout, RankPlace
+from meshrt.errors import CallTimeout
 from meshrt.mesh.call import broadcast, send_call
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
@@ -22,8 +22,6 @@ from meshrt.transport.waiting import Waiting
 
 __all__ = ["Interrupted", "waited_for"]
 
-#: Places that are named.
-_MOST = 2
 #: Lines about which rank waits for which, and one that counts the others.
 _LINES = 4
 #: Seconds from which on a call is said to hang; before, it may just have been sent.
@@ -50,38 +48,18 @@ class Interrupted:
 
     call: CallTimeout
     text: str
-    waits: tuple[str, ...]
+    waits: Sequence[str]
     hangs: bool
 
 
-class _Place(Protocol):
-    """A line of a file (`meshrt.program.places.Place`)."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def line(self) -> int: ...
-    @property
-    def function(self) -> str: ...
-
-
-class _State(Protocol):
-    """What a rank does (`meshrt.program.states.State`)."""
-
-    @property
-    def word(self) -> str: ...
-    @property
-    def since(self) -> float: ...
-    @property
-    def place(self) -> _Place: ...
-
-
 class _Activity(Protocol):
-    """What is known of the ranks (`meshrt.inspect.root.Activity`)."""
+    """What is known of the ranks (`meshrt.inspect.root.Activity`). Actors of ranks have keys: mesh id, rank, actor."""
 
-    def standstill(self, keys: list[tuple[str, int, str]]) -> str: ...
-    def state(self, mesh_id: str, rank: int, actor: str) -> _State | None: ...
-    def wait_lines(self, most: int) -> Iterable[str]: ...
+    def standstill(self, keys: Sequence[tuple[str, int, str]]) -> str: ...
+
+    def places(self, keys: Sequence[tuple[str, int, str]]) -> Sequence[str]: ...
+
+    def wait_lines(self, most: int) -> Sequence[str]: ...
 
 
 def waited_for(
@@ -113,14 +91,16 @@ def waited_for(
     if not call.missing:
         return None
     keys = [(place.mesh_id, place.rank, place.actor) for place in call.missing]
-    kept = activity.standstill(keys) if activity is not None else ""
-    places = [*([kept] if kept else []), *_places(call, activity)]
+    places: list[str] = []
+    waits: Sequence[str] = ()
+    if activity is not None:
+        places = [*filter(None, [activity.standstill(keys)]), *activity.places(keys)]
+        waits = activity.wait_lines(_LINES)
     ranks = call.folded or fold_ranks(place.rank for place in call.missing)
     who = call.missing[0].where if len(call.missing) == 1 else f"ranks {ranks}"
     hangs = not sent or bool(places) or call.seconds >= _HANGS
     where = places if hangs else [_ASK]  # of a call that hangs, a report is kept
     text = "; ".join([f"{call.what}: {what} {len(call.missing)} of {call.total} ({who})", *where])
-    waits = tuple(activity.wait_lines(_LINES)) if activity is not None else ()
     return Interrupted(call, text, waits, hangs)
 
 
@@ -133,23 +113,3 @@ def _unsent(written: Written, target: Target, endpoint: str) -> CallTimeout:
     positions = [target.position(mesh_id, rank) for mesh_id, rank, _ in (out.key for out in written.slow)]
     places = [target.place(position) for position in sorted(p for p in positions if p is not None)]
     return CallTimeout(f"{target.name}.{endpoint}()", _seconds(written.since), places, len(target.shape))
-
-
-def _places(call: CallTimeout, activity: _Activity | None) -> Iterator[str]:
-    """Say where the ranks are whose place is known, the largest group first."""
-    if activity is None:
-        return
-    found: dict[tuple[str, int, str], list[tuple[RankPlace, float]]] = {}
-    for place in call.missing:
-        state = activity.state(place.mesh_id, place.rank, place.actor)
-        if state is not None and state.word == "blocked" and state.place.file:
-            where = state.place
-            found.setdefault((where.file, where.line, where.function), []).append((place, state.since))
-    ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
-    for (file, line, function), members in ordered[:_MOST]:
-        ranks = fold_ranks(place.rank for place, _ in members)
-        seconds = time.time_ns() / 1e9 - min(since for _, since in members)
-        word = "rank" if len(members) == 1 else "ranks"
-        yield f"{word} {ranks} blocked at {file}:{line}, in {function}, for {max(seconds, 1):.0f} s"
-    if len(ordered) > _MOST:
-        yield f"others at {len(ordered) - _MOST} more places"

@@ -66,8 +66,7 @@ class Lifecycle:
         for callback in self._registry.born(mesh_id, rank, pid):
             callback()
         self._services.on_born(mesh_id, rank)
-        if record.progress is not None:
-            record.progress.update(len(record.pids))
+        record.progress.update(len(record.pids))
         if len(record.pids) == len(record.shape):
             record.initialized.resolve(None)
 
@@ -96,8 +95,7 @@ class Lifecycle:
         self._fail_pending_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=bool(waited_for))
         if rank not in record.pids:
-            if record.progress is not None:
-                record.progress.update(len(record.shape))
+            record.progress.update(len(record.shape))
             record.initialized.reject(_unstarted(record, rank, fate))
             if fate.kind == "unborn" and record.stopped is None:
                 # An incomplete mesh cannot be used, and its owner has only an error, not a handle to stop it.

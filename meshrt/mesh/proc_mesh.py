@@ -18,7 +18,7 @@ from meshrt.mesh.future import Future, done
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.room import on_event_loop
-from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_seconds, default_sizes
+from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_watchdog, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
 from meshrt.transport.driver import Driver
@@ -70,11 +70,11 @@ def proc_mesh(
     """
     seconds = None
     if watchdog is not None:
-        seconds = check_seconds("watchdog", watchdog)
+        seconds = check_watchdog(watchdog)
         if has_runtime() and not current_runtime().is_root:
             raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of its own caller")
     if dap is not None:
-        check_port("dap", dap)
+        check_port(dap)
         if has_runtime() and not current_runtime().is_root:
             raise UsageError("dap= is for the script: an IDE attaches to the whole program")
     mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import signal
 import sys
 import threading
@@ -11,7 +12,6 @@ from meshrt.actor.errors import why_ended
 from meshrt.errors import ShutdownError, one_line
 from meshrt.mesh.root import Root
 from meshrt.mesh.status import die_by
-from meshrt.mesh.threads import at_main_end
 from meshrt.wire.codec import text_of
 
 __all__ = ["shutdown_context", "start_root"]
@@ -41,7 +41,7 @@ def start_root() -> Root:
             _root = Root(_forget)
             if first:
                 atexit.register(_at_exit)
-                at_main_end(_at_main_end)
+                _register_main_end()
         return _root
 
 
@@ -67,6 +67,18 @@ def _forget(root: Root) -> None:
     with _root_lock:
         if _root is root:
             _root = None
+
+
+def _register_main_end() -> None:
+    """Have `_at_main_end` called when the main thread has ended, before Python waits for other threads.
+
+    `atexit` calls its functions after that. This hook is private to Python's library (``concurrent.futures`` uses it
+    for the same reason); where it does not exist, or it is too late, nothing is called.
+    """
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with contextlib.suppress(RuntimeError):
+            register(_at_main_end)
 
 
 def _at_main_end() -> None:

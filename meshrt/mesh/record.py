@@ -46,9 +46,9 @@ class MeshRecord:
         spec: MeshSpec,
         agents: list[AgentLink],
         driver: Driver,
-        owner: Owner | None = None,
-        births: Callable[[MeshRecord, list[int]], list[bytes]] | None = None,
-        progress: Progress | None = None,
+        owner: Owner | None,
+        births: Callable[[MeshRecord, list[int]], list[bytes]],
+        progress: Progress,
     ) -> None:
         self.mesh_id = mesh_id
         self.name = name
@@ -98,7 +98,7 @@ class MeshRecord:
 
     def births(self, ranks: list[int]) -> list[bytes]:
         """Return the messages that ask an agent to start some ranks. Raises UsageError: they are too long."""
-        return [] if self._births is None else self._births(self, ranks)
+        return self._births(self, ranks)
 
     def interrupt_after(self, grace: float) -> None:
         """Note that calls that still run after ``grace`` seconds are ended."""

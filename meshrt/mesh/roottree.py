@@ -39,6 +39,10 @@ class RootTree:
         self.on_told: list[Callable[[], None]] = []
         self.on_switch: list[Callable[[bool], None]] = []
         self.on_unhandled: list[Callable[[Unhandled], None]] = []
+        # See `meshrt.transport.tree`.
+        self.when_born = registry.when_born
+        self.when_restarted = registry.when_restarted
+        self.call_later = loop.post_later
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back when a rank ends."""
@@ -46,26 +50,14 @@ class RootTree:
             for told in self.on_told:
                 self._loop.post(told)
 
-    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
-        """Call back when a rank listens."""
-        self._registry.when_born(mesh_id, rank, callback)
-
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""
         self._restarts.allow(mesh_id, ranks, actor, count, ("", 0))
-
-    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
-        """Call back when a rank was started again."""
-        self._registry.when_restarted(mesh_id, rank, actor, callback)
 
     def switch(self, on: bool) -> None:
         """Drive the links from the loop, or no longer."""
         for switch in self.on_switch:
             self._loop.post(functools.partial(switch, on))
-
-    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
-        """Call ``function`` on the loop after ``seconds``."""
-        self._loop.post_later(seconds, function)
 
     def ask(self, operation: Operation[A], timeout: float) -> A:
         """The root sends no requests to itself."""

@@ -26,7 +26,6 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.status import exit_with
 from meshrt.mesh.stopping import OverdueAgents
 from meshrt.mesh.terminal import Terminal
-from meshrt.mesh.threads import unwatch_threads, watch_threads
 from meshrt.mesh.tracebacks import (
     HEADLINE,
     awaiting,
@@ -37,7 +36,7 @@ from meshrt.mesh.tracebacks import (
     own_frames,
     place_of,
 )
-from meshrt.mesh.unawaited import Unawaited
+from meshrt.mesh.uncaught import Unawaited, unwatch_threads, watch_threads
 from meshrt.transport import launcher
 from meshrt.transport.driver import Driver
 from meshrt.transport.pending import Pending

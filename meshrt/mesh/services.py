@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from meshrt.actor.faults import Lost
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks.facts import Body, Wait
+from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation, Report, Served, Taken, body_of
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
-from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.holds import Holds
@@ -39,12 +38,14 @@ from meshrt.wire.tree import Answer, Event, FromRank, Refusal, Request
 if TYPE_CHECKING:
     import asyncio
 
-    from meshrt.hooks.services import PendingCall, ToolClient, Waited
+    from meshrt.hooks.services import PendingCall, ToolClient
 
 __all__ = ["Answer", "Services"]
 
 Q = TypeVar("Q")
 A = TypeVar("A", bound=Data)
+#: The type of what serves an operation, or takes a report.
+H = TypeVar("H")
 
 _log = logging.getLogger("meshrt")
 
@@ -77,11 +78,10 @@ class Services:
     ) -> None:
         self.run_id = run_id
         self.run_directory = run_directory
-        self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
-        self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
-        self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
-        #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
-        self.deferred_operations: dict[str, Callable[[Address, Body, Reply], None]] = {}
+        #: What serves operations of terminals and of ranks, and what takes reports of ranks, by name.
+        self._tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body]]] = {}
+        self._rank_operations: dict[str, Callable[[Address, Body, Reply], None]] = {}
+        self._reports: dict[str, Callable[[str, int, Body], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.at_birth: list[Callable[[], Sequence[Operation[Data]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
@@ -94,22 +94,32 @@ class Services:
         self.unhandled: list[Callable[[str, int, str], None]] = []
         self._registry = registry
         self._driver = driver
-        self._terminal = terminal
         self._loop = loop
         #: Those that wait for a rank.
         self._requests: dict[Address, Requests] = {}
         self._numbers = itertools.count(1)
         self._holds = Holds(registry, driver, self.tell_rank)
         self.on_report(Held, self._holds.change)
-        self.gathers = Gathers(registry, self.call_later)
+        self.call_soon = loop.post
+        self.call_later = loop.call_later
+        self.gathers = Gathers(registry, loop.call_later)
         self.measures = Measures(registry)
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
         self.excused: set[str] = set()
         self.told = told
-        #: See `meshrt.hooks.services.RootServices`.
+        # See `meshrt.hooks.services.RootServices`.
+        self.meshes = registry.describe
+        self.mesh = registry.describe_one
+        self.stopped_how = registry.stopped_how
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
         self.measure = self.measures.ask
+        self.held = self._holds.any
+        self.holds = self._holds.of
+        self.clock = driver.clock.now
+        self.script_waits = driver.waits.all
+        self.interject = driver.interject
+        self.announce = terminal.announce
         loop.on_end.append(lambda: hooks.run(self.closing))
 
     def load_asked_for(self) -> None:
@@ -119,18 +129,6 @@ class Services:
                 plugins.load(plugin, self, in_root=True)
 
     # -- for plug-ins
-
-    def meshes(self) -> Sequence[MeshFacts]:
-        """Describe what runs. Any thread."""
-        return self._registry.describe()
-
-    def mesh(self, mesh_id: str) -> MeshFacts | None:
-        """Describe one mesh, which may have ended. Any thread."""
-        return self._registry.describe_one(mesh_id)
-
-    def stopped_how(self, mesh_id: str) -> str:
-        """Return how the script has ended a mesh. Any thread."""
-        return self._registry.stopped_how(mesh_id)
 
     def interrupted(self, mesh_id: str) -> int:
         """Return when calls on a mesh are ended because it is stopped. Any thread."""
@@ -143,23 +141,21 @@ class Services:
         async def serve(client: ToolClient, body: Body) -> Body:
             return body_of(await handler(client, operation.read(body)))
 
-        self.tool_operations[operation.name()] = serve
+        self._tool_operations[operation.name()] = serve
 
     def serve_ranks(self, operation: Served[Q, A], handler: Callable[[str, int, Q], A]) -> None:
         """Serve an operation that ranks ask for."""
-        self.rank_operations[operation.name()] = lambda mesh_id, rank, body: body_of(
-            handler(mesh_id, rank, operation.read(body))
-        )
+        self.serve_ranks_later(operation, lambda address, asked, answer: answer(handler(*address, asked)))
 
     def serve_ranks_later(self, operation: Served[Q, A], handler: Callable[[Address, Q, DataReply[A]], None]) -> None:
         """Serve an operation that ranks ask for, and that is answered later. What it raises is the answer, too."""
-        self.deferred_operations[operation.name()] = lambda address, body, reply: handler(
+        self._rank_operations[operation.name()] = lambda address, body, reply: handler(
             address, operation.read(body), DataReply(reply)
         )
 
     def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
         """Take a report of ranks."""
-        self.rank_events[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
+        self._reports[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
 
     def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> asyncio.Future[A]:
         """Run an operation on a rank. It is sent at once. Raises ProtocolError if it is too long."""
@@ -205,26 +201,6 @@ class Services:
     def _send(record: MeshRecord, rank: int, message: Message) -> None:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
-    def held(self) -> bool:
-        """Whether a user holds a rank."""
-        return self._holds.any()
-
-    def clock(self) -> float:
-        """Return the time of the clock of deadlines."""
-        return self._driver.clock.now()
-
-    def holds(self, mesh_id: str, rank: int) -> bool:
-        """Whether a user holds this rank."""
-        return self._holds.of(mesh_id, rank)
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        """Run ``function`` on the loop. Any thread."""
-        self._loop.post(function)
-
-    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
-        """Run ``function`` on the loop after ``seconds``."""
-        self._loop.call_later(seconds, function)
-
     def log_file(self, mesh_id: str, rank: int) -> Path:
         """Return the file that keeps what a rank prints; it need not exist. Any thread."""
         record = self._registry.meshes[mesh_id]
@@ -234,26 +210,11 @@ class Services:
         """Return the calls of the script that wait for answers, by their number. Any thread."""
         return cast("dict[int, PendingCall]", self._driver.outstanding())  # every receiver of the root is one
 
-    def script_waits(self) -> Sequence[Wait]:
-        """Return what the threads and asyncio tasks of the script wait for. Any thread."""
-        return self._driver.waits.all()
-
-    def announce(self, text: str) -> None:
-        """Print a line of the runtime's own. Any thread."""
-        self._terminal.announce(text)
-
-    def interject(self, function: Callable[[Waited], None]) -> bool:
-        """Run ``function`` on the main thread if it waits. Any thread."""
-        return self._driver.interject(function)
-
     # -- messages
 
-    async def serve_tool(self, client: ToolClient, operation: str, body: Body) -> Body | None:
+    async def serve_tool(self, client: ToolClient, operation: str, body: Body) -> Body:
         """Serve a request of a terminal. Raises MeshError for an unknown operation."""
-        handler = self.tool_operations.get(operation)
-        if handler is None:
-            self._load(operation)
-            handler = self.tool_operations.get(operation)
+        handler = self._handler(self._tool_operations, operation)
         if handler is None:
             raise MeshError(f"this program has no operation {operation!r} (is the terminal of another version?)")
         return await handler(client, body)
@@ -279,10 +240,7 @@ class Services:
         self._loop.post(lambda: self._on_event(("", 0), report.name(), body_of(report)))
 
     def _on_event(self, address: Address, name: str, body: Body) -> None:
-        handler = self.rank_events.get(name)
-        if handler is None:
-            self._load(name)
-            handler = self.rank_events.get(name)
+        handler = self._handler(self._reports, name)
         if handler is None:
             self.announce(f"rank {address[1]} sent an unknown event {name!r}")
             return
@@ -297,26 +255,22 @@ class Services:
                 self._send(record, address[1], message)
 
         reply = Reply(request.id, send)
-        deferred = self.deferred_operations.get(name)
         try:
-            if deferred is not None:
-                deferred(address, request.arguments, reply)
-                return
-            if name not in self.rank_operations:
-                self._load(name)
-            if name not in self.rank_operations:
+            handler = self._handler(self._rank_operations, name)
+            if handler is None:
                 raise MeshError(f"the root has no operation {name!r}")
-            body = self.rank_operations[name](*address, request.arguments)
+            handler(address, request.arguments, reply)
         except Exception as error:
             # The rank waits: any error is its answer.
             if not isinstance(error, MeshError):
                 _log.exception("operation %s of a rank", name)
             reply.fail(error)
-            return
-        reply(body, "")
 
-    def _load(self, name: str) -> None:
-        plugins.load(plugin_of(name), self, in_root=True)
+    def _handler(self, handlers: Mapping[str, H], name: str) -> H | None:
+        """Return the handler of an operation or a report, once its plug-in is loaded; None: there is none."""
+        if name not in handlers:
+            plugins.load(plugin_of(name), self, in_root=True)
+        return handlers.get(name)
 
     # -- births and ends of ranks
 
@@ -338,5 +292,5 @@ class Services:
             self._loop.running.call_soon(self._on_lost, mesh_id, rank, fate, waited_for)
 
     def _on_lost(self, mesh_id: str, rank: int, fate: Fate, waited_for: bool) -> None:
-        self._load("failure")
+        plugins.load("failure", self, in_root=True)
         hooks.run(self.rank_lost, mesh_id, rank, fate, waited_for)

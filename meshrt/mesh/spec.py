@@ -24,7 +24,7 @@ __all__ = [
     "check_limits",
     "check_name",
     "check_port",
-    "check_seconds",
+    "check_watchdog",
     "default_sizes",
 ]
 
@@ -54,19 +54,18 @@ def check_name(what: str, name: object) -> str:
     return name
 
 
-def check_seconds(what: str, seconds: object) -> float:
+def check_watchdog(seconds: object) -> float:
     """Return ``seconds`` if it is a time to wait. Raises UsageError."""
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not number or not 0 < seconds < math.inf:  # type: ignore[operator]  # it is a number then
-        raise UsageError(f"{what} is a positive number of seconds, not {seconds!r}")
+        raise UsageError(f"watchdog is a positive number of seconds, not {seconds!r}")
     return float(seconds)  # type: ignore[arg-type]  # as above
 
 
-def check_port(what: str, port: object) -> int:
-    """Return ``port`` if it is a port number. Raises UsageError."""
+def check_port(port: object) -> None:
+    """Raise UsageError if ``dap=`` is no port number."""
     if type(port) is not int or not 0 <= port <= 65535:
-        raise UsageError(f"{what} is a port, a number from 0 (any) to 65535, not {port!r}")
-    return port
+        raise UsageError(f"dap is a port, a number from 0 (any) to 65535, not {port!r}")
 
 
 def default_sizes() -> dict[str, int]:

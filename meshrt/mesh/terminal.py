@@ -127,7 +127,7 @@ class TerminalLog(logging.Handler):
         _log.addHandler(self)
 
     def end(self) -> None:
-        """Undo `install`: Python handles the records again."""
+        """Undo `begin`: Python handles the records again."""
         _log.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:

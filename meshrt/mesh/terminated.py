@@ -101,15 +101,12 @@ class Terminated:
         found = self._longest_await()
         if found is not None and found[2] <= time.monotonic() - _INTERVAL:
             return  # another task still awaits
-        self._restore()
-        if self._received:
-            self._end()  # it came as the wait ended: there is nothing to report
-
-    def _restore(self) -> None:
         self._in_place = False
         self._driver.wait_ended = None
         if signal.getsignal(signal.SIGTERM) == self._on_signal:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._received:
+            self._end()  # it came as the wait ended: there is nothing to report
 
     def _on_signal(self, _number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -34,7 +34,7 @@ _BACKLOG_MAX = 16 << 20
 _log = logging.getLogger("meshrt")
 
 _Entering = asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]
-Serve = Callable[["ToolConnection", str, Body], Awaitable[Body | None]]
+Serve = Callable[["ToolConnection", str, Body], Awaitable[Body]]
 
 
 class ToolConnection(asyncio.Protocol):

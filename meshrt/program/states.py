@@ -127,7 +127,7 @@ def state_of(
     """
     if rank in mesh.ended:
         ended = mesh.ended[rank]
-        return State(DEAD, ended.when, note=ended.how)
+        return State(DEAD, ended.when, note=str(ended))
     if rank in mesh.silent:
         silent = mesh.silent[rank]
         place = stop.place if stop.place.line else activity.place if activity is not None else NOWHERE

@@ -47,7 +47,7 @@ class Selected:
     def gone(self) -> dict[int, str]:
         """The ranks that have ended, and how each has ended."""
         ended = self.actor.mesh.ended
-        return {rank: ended[rank].how for rank in self.ranks if rank in ended}
+        return {rank: str(ended[rank]) for rank in self.ranks if rank in ended}
 
 
 class Targets:

@@ -102,10 +102,6 @@ def _widths(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
     return [max(len(heads[index]) + _BESIDE, *(width_of(row[index]) for row in cells)) for index in range(len(heads))]
 
 
-def _width(heads: Sequence[str], cells: Sequence[Sequence[str]], gap: int) -> int:
-    return sum(_widths(heads, cells)) + gap * (len(heads) - 1)
-
-
 def _least_width(heads: Sequence[str], cells: Sequence[Sequence[str]], room: Room, gap: int) -> int:
     """Return the width of a table whose texts are cut as far as allowed."""
     least = (
@@ -118,10 +114,11 @@ def _least_width(heads: Sequence[str], cells: Sequence[Sequence[str]], room: Roo
 def _cut(heads: Sequence[str], cells: Sequence[list[str]], limit: int, room: Room, gap: int) -> None:
     """Cut texts, the widest column first, as far as allowed."""
     for head in sorted(room.cut, key=lambda head: -_widths(heads, cells)[heads.index(head)] if head in heads else 0):
-        excess = _width(heads, cells, gap) - limit
+        widest = _widths(heads, cells)
+        excess = sum(widest) + gap * (len(heads) - 1) - limit
         if head not in heads or excess <= 0:
             continue
         index = heads.index(head)
-        most = max(room.cut[head], len(head) + _BESIDE, _widths(heads, cells)[index] - excess)
+        most = max(room.cut[head], len(head) + _BESIDE, widest[index] - excess)
         for row in cells:
             row[index] = cut(row[index], most)

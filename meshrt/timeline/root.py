@@ -119,7 +119,7 @@ class Timelines:
                     shape=mesh.shape.to_wire(),
                     ranks=alive.get(mesh.mesh_id, []),
                     hosts=list(mesh.hosts.items()),
-                    gone=[(rank, ended.how) for rank, ended in mesh.ended.items()],
+                    gone=[(rank, str(ended)) for rank, ended in mesh.ended.items()],
                 )
                 for mesh in self._services.meshes()
             ]

@@ -101,7 +101,7 @@ class Looks:
         """Return the state of a rank; the kernel reports a stop by a signal before any request times out."""
         if rank in mesh.ended:  # perhaps since the request
             ended = mesh.ended[rank]
-            return State(DEAD, ended.when, note=ended.how)
+            return State(DEAD, ended.when, note=str(ended))
         if facts is not None and facts.kernel in _STOPPED and not known.silent:
             return State(NOT_ANSWERING, time.time_ns() / 1e9, known.place, silence("stopped"))
         before = self._ended.get((mesh.mesh_id, rank))

@@ -88,10 +88,10 @@ def test_which_failures_are_held() -> None:
         fails(a, (1,))
         directory = Path(start_root().run.run_directory) / "post-mortem"
         wait_until(lambda: len(list(directory.glob("*.json"))) == 2, WAIT)
-        found = {(dump["actor"], dump["rank"]): dump["frames"][-1] for dump in map(read_dump, directory.glob("*"))}
+        found = {(dump.actor, dump.rank): dump.frames[-1] for dump in map(read_dump, directory.glob("*"))}
         assert found.keys() == {("b", 0), ("a", 1)}
-        assert found["a", 1]["locals"]["secret"] == "<masked>"
-        assert found["a", 1]["line"] == line_of("fail")
+        assert found["a", 1].locals["secret"] == "<masked>"
+        assert found["a", 1].line == line_of("fail")
         assert me("list post-mortem") == "no rank is post-mortem\n"
 
 

@@ -68,7 +68,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
     assert program is not None
     with person() as me, contextlib.closing(tools.connect(program, lambda *_: None, lambda: None)) as client:
         me.wait("debugee")
-        operations = sorted(name for name in start_root().services.tool_operations if name.startswith("debug."))
+        operations = sorted(name for name in start_root().services._tool_operations if name.startswith("debug."))
         assert len(operations) > 15
         outcomes = {"answered": 0, "refused": 0}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
-from meshrt.debug.dumpfile import read_dump
+from meshrt.debug.dumpfile import LinkedError, read_dump
 from meshrt.debug.rank_operations import CompleteAtRank, Ended, Evaluate, SetModes, Stopped, Value
 from meshrt.inspect.facts import DictFacts, NumberFacts
 from meshrt.mesh.program import start_root
@@ -149,20 +149,20 @@ def test_a_failure_is_written_down() -> None:
         assert path.name.startswith("train-")
         assert path.stat().st_mode & 0o777 == 0o600
         document = read_dump(path)
-        assert document["actor"] == "worker"
-        assert document["rank"] == 1
-        assert document["endpoint"] == "fail"
-        assert document["coords"] == {"hosts": 0}
-        assert document["exception"]["type"] == "ValueError"
-        assert document["exception"]["message"] == "second"
-        assert document["exception"]["chain"] == [{"type": "KeyError", "message": "'first'", "relation": "cause"}]
-        assert "The above exception was the direct cause" in document["exception"]["traceback"]
-        frame = document["frames"][-1]
-        assert frame["function"] == "fail"
-        assert frame["source"][frame["line"] - frame["first_line"]].strip() == 'raise ValueError("second") from error'
-        assert frame["locals"]["odd"] == "*** Awkward.__repr__ raised RuntimeError: no repr"
-        assert frame["locals"]["many"].startswith("[0, 1, 2")
-        assert len(frame["locals"]["many"]) < 200
+        assert document.actor == "worker"
+        assert document.rank == 1
+        assert document.endpoint == "fail"
+        assert document.coords == {"hosts": 0}
+        assert document.exception.type == "ValueError"
+        assert document.exception.message == "second"
+        assert document.exception.chain == [LinkedError("KeyError", "'first'", "cause")]
+        assert "The above exception was the direct cause" in document.exception.traceback
+        frame = document.frames[-1]
+        assert frame.function == "fail"
+        assert frame.source[frame.line - frame.first_line].strip() == 'raise ValueError("second") from error'
+        assert frame.locals["odd"] == "*** Awkward.__repr__ raised RuntimeError: no repr"
+        assert frame.locals["many"].startswith("[0, 1, 2")
+        assert len(frame.locals["many"]) < 200
         with pytest.raises(ActorError, match="second"):
             worker.fail.call().get(WAIT)
         wait_until(lambda: len(dumps()) == 3, WAIT)  # the call ends with the first failure
@@ -204,9 +204,9 @@ def test_the_environment_turns_it_on(tmp_path: Path) -> None:
     files = list(tmp_path.glob("*/post-mortem/*.json"))
     assert len(files) >= 2
     document = json.loads(files[0].read_text())
-    known = document["frames"][-1]["locals"]
+    known = document.frames[-1].locals
     assert (known["value"], known["local"]) == ("4", "8")
-    assert "local = value * 2" in "\n".join(document["frames"][-1]["source"])
+    assert "local = value * 2" in "\n".join(document.frames[-1].source)
     assert done.stderr.count("look at it with: python -m meshrt.debug --open ") >= 1
 
 

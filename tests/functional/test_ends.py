@@ -247,12 +247,13 @@ recorded('"kind": "host"')
 def test_a_lost_host_is_reported_though_the_record_of_what_a_rank_had_raised_is_lost_with_it(tmp_path: Path) -> None:
     script = """
 import tests.faults.watch as watch
+from meshrt.failure.record import Recorded
 from meshrt.mesh.program import start_root
 services = start_root().services
 mesh = proc_mesh(n=2, name="train")
 worker = mesh.spawn("worker", Worker).get()
 start_root().script.load_failures()
-services.rank_events["failure.record"] = lambda *event: None
+services.on_report(Recorded, lambda *event: None)
 worker.fail.broadcast()
 watch.wait_until(lambda: services.unseen, 30)
 os.kill(watch.agents()[0], signal.SIGKILL)

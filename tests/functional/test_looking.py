@@ -43,4 +43,4 @@ def test_who_only_looks_does_not_load_the_debugger(operation: str, body: dict[st
         assert connection.ask(asked(operation, **body), WAIT)[key]
     finally:
         connection.close()
-    assert not [name for name in start_root().services.tool_operations if name.startswith("debug.")]
+    assert not [name for name in start_root().services._tool_operations if name.startswith("debug.")]

@@ -15,7 +15,7 @@ import pytest
 
 from meshrt import MeshError, UsageError, proc_mesh
 from meshrt.errors import AuthenticationError, RankPlace, SelectionError, SupervisionError
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation
 from meshrt.hooks.services import ToolClient
 from meshrt.mesh.program import start_root
 from meshrt.selection import parse
@@ -30,7 +30,15 @@ from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
 
-def serve(name: str) -> Body:
+class Served(Data, frozen=True):
+    value: str
+
+
+class Serve(Operation[Served], frozen=True, tag="test.serve"):
+    how: str
+
+
+def serve(name: str) -> Served:
     """What the operations of these tests do."""
     match name:
         case "usage":
@@ -41,18 +49,18 @@ def serve(name: str) -> Body:
             raise SupervisionError(RankPlace("m", "a", 3))
         case "mistake":
             raise KeyError("missing")
-    return {"value": name}
+    return Served(name)
 
 
-async def serve_tool(client: ToolClient, body: Body) -> Body:
-    return serve(body["how"])
+async def serve_tool(client: ToolClient, asked: Serve) -> Served:
+    return serve(asked.how)
 
 
 @pytest.fixture
 def terminal() -> Iterator[ToolConnection]:
     root = start_root()
-    root.services.tool_operations["test.serve"] = serve_tool
-    root.services.rank_operations["test.serve"] = lambda mesh_id, rank, body: serve(body["how"])
+    root.services.serve_terminals(Serve, serve_tool)
+    root.services.serve_ranks(Serve, lambda mesh_id, rank, asked: serve(asked.how))
     root.loop.begin()
     wait_until(own_program)
     program = own_program()

@@ -1,17 +1,23 @@
-"""Root side: the session that ``attach`` names, or the reason why there is none."""
+"""Root side: the session that ``attach`` names and its snapshot for the terminal, or the reason why there is none."""
 
 from __future__ import annotations
+
+from msgspec.structs import asdict
 
 from meshrt.debug.advice import how_to_stop
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.dap.held import held_by_ide
+from meshrt.debug.operations import Snapshot
 from meshrt.debug.protocol import RUNNING, SessionKey
 from meshrt.errors import UsageError
 from meshrt.hooks.services import RootServices
+from meshrt.inspect.listing import row_of
+from meshrt.program.places import Place
 from meshrt.program.targets import Actor, Selected, Targets, address
 from meshrt.selection import STATE_WORDS
+from meshrt.wire.source import source_text
 
-__all__ = ["actor_of", "orphans", "session_to_attach"]
+__all__ = ["actor_of", "orphans", "session_to_attach", "snapshot_of"]
 
 
 def session_to_attach(services: RootServices, table: SessionTable, targets: Targets, name: str, text: str) -> Session:
@@ -38,7 +44,7 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
     mesh = selected.actor.mesh
     label = selected.actor.label
     if rank in mesh.ended:
-        raise UsageError(f"{label} rank {rank} is gone: it {mesh.ended[rank].how}")
+        raise UsageError(f"{label} rank {rank} is gone: it {mesh.ended[rank]}")
     threads = [
         session.name
         for session in table.of_rank(mesh.mesh_id, rank)
@@ -58,6 +64,27 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
         f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
         + (other or f"; to stop it: {how}")
     )
+
+
+def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Snapshot:
+    """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last."""
+    rank, at = session.key.rank, session.at
+    return Snapshot(
+        **asdict(row_of(targets, actor, rank, targets.states(actor)[rank])),
+        session=session.state,
+        reason=at.reason,
+        text=session.text,
+        headline=at.headline,
+        code=_code(at.place),
+        prompt=at.prompt,
+        sent=session.line,
+    )
+
+
+def _code(place: Place) -> str:
+    """Return the source line of a place; "" where there is none."""
+    lines = (source_text(place.file) or "").splitlines() if place.file else []
+    return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
 
 
 def actor_of(key: SessionKey, targets: Targets) -> Actor:

@@ -23,13 +23,12 @@ from typing import TypeVar
 from msgspec.structs import asdict
 
 from meshrt.debug import operations as ops
-from meshrt.debug.broker.attachable import actor_of, orphans, session_to_attach
+from meshrt.debug.broker.attachable import actor_of, orphans, session_to_attach, snapshot_of
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
-from meshrt.debug.broker.listing import snapshot_of
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of, label_of
 from meshrt.debug.broker.waiting import Changes

@@ -142,7 +142,7 @@ class Inquiry:
         running = []
         for rank in selected.ranks:
             if rank in mesh.ended:
-                job.settle(selected.actor.label, "gone", mesh.ended[rank].how, [rank])
+                job.settle(selected.actor.label, "gone", str(mesh.ended[rank]), [rank])
             elif rank in mesh.silent and mesh.silent[rank].state not in silent:
                 job.settle(selected.actor.label, "silent", silence(mesh.silent[rank].state), [rank])
             elif rank not in stopped:

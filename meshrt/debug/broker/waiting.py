@@ -102,6 +102,6 @@ class Changes:
         ended = selected.actor.mesh.ended
         dead = [rank for rank in selected.ranks if rank in ended]
         if dead:
-            raise MeshError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {ended[dead[0]].how}")
+            raise MeshError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {ended[dead[0]]}")
         stopped = {rank for rank, session in self._table.among(selected).items() if session.state == STOPPED}
         return stopped, set(selected.ranks) - stopped, None

@@ -9,34 +9,20 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from meshrt.debug.operations import Asked, AttachedReport, Count, Greeting, Hello, JobReport, Notice
 from meshrt.hooks.facts import Body
-from meshrt.hooks.operations import Data, Operation
+from meshrt.hooks.operations import Connection, Data, Operation
 
-__all__ = ["Client", "Connection"]
+__all__ = ["Client"]
 
 A = TypeVar("A", bound=Data)
 
 #: Limit for the first answer. It is long so that an overloaded machine does not force the user to try again.
 _GREETING_SECONDS = 60.0
-
-
-class Connection(Protocol):
-    """What `meshrt.transport.tools.connect` returns."""
-
-    pid: int
-
-    def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
-        """Return the broker's answer, within ``timeout`` seconds. Raises as `Client.ask`."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
 
 
 class Client:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from meshrt.commandline.command import Argument, Arguments, Command, Kind, Offer, Outcome
 from meshrt.commandline.line import head
 from meshrt.commandline.parser import number
 from meshrt.commandline.table import Table
-from meshrt.debug.dumpfile import read_dump
+from meshrt.debug.dumpfile import Dump, DumpedFrame, read_dump
 from meshrt.debug.prompt.terminal import Terminal, make_terminal
 from meshrt.debug.prompt.text import prompt_of
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped
-from meshrt.hooks.facts import Body
 from meshrt.selection import near_miss
 from meshrt.show.status import ExitCode
 from meshrt.show.text import since
@@ -25,15 +24,11 @@ _AROUND = 5
 
 
 class DumpPrompt:
-    """The prompt of one file: its stack frames, their source and variables, and the exception.
+    """The prompt of one file: its stack frames, their source and variables, and the exception."""
 
-    Args:
-        document: As `read_dump` returned it.
-    """
-
-    def __init__(self, document: Body) -> None:
-        self._document = document
-        self._frames: Sequence[Body] = document["frames"]
+    def __init__(self, dump: Dump) -> None:
+        self._dump = dump
+        self._frames = dump.frames
         self._at = max(0, len(self._frames) - 1)
         #: `quit` was typed.
         self.left = False
@@ -41,18 +36,16 @@ class DumpPrompt:
     @property
     def prompt(self) -> str:
         """The prompt of the next line: actor, rank and coordinates."""
-        document = self._document
-        return prompt_of(str(document["actor"]), int(document["rank"]), document.get("coords") or {})
+        return prompt_of(self._dump.actor, self._dump.rank, self._dump.coords)
 
     def greeting(self) -> str:
         """Return what failed, where and when, and the current stack frame."""
-        document = self._document
-        error = document["exception"]
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(document["time"])))
+        dump, error = self._dump, self._dump.exception
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dump.time))
         return escaped(
-            f"{document['actor']}.{document['endpoint']} raised on rank {document['rank']}"
-            f" (host {document['host']}, pid {document['pid']}) at {when}, {since(float(document['time']))} ago\n"
-            f"{error['type']}: {error['message']}\n{self._place()}"
+            f"{dump.actor}.{dump.endpoint} raised on rank {dump.rank}"
+            f" (host {dump.host}, pid {dump.pid}) at {when}, {since(dump.time)} ago\n"
+            f"{error.type}: {error.message}\n{self._place()}"
         )
 
     def execute(self, line: str) -> str:
@@ -71,17 +64,17 @@ class DumpPrompt:
             return [*self._locals()]
         return [word for each in _COMMANDS.all() for word in (each.name, *each.aliases)]
 
-    def _locals(self) -> dict[str, str]:
-        return dict(self._frames[self._at]["locals"]) if self._frames else {}
+    def _locals(self) -> Mapping[str, str]:
+        return self._frames[self._at].locals if self._frames else {}
 
     def _place(self, at: int | None = None) -> str:
         if not self._frames:
             return "no stack frame of the user's is in the file"
         index = self._at if at is None else at
         frame = self._frames[index]
-        text = _line(frame, int(frame["line"]))
+        text = _line(frame)
         mark = ">" if index == self._at else " "
-        return f"{mark} {frame['file']}({frame['line']}){frame['function']}()" + (f"\n-> {text}" if text else "")
+        return f"{mark} {frame.file}({frame.line}){frame.function}()" + (f"\n-> {text}" if text else "")
 
     def stack(self) -> str:
         """Return all stack frames."""
@@ -97,20 +90,19 @@ class DumpPrompt:
 
     def traceback(self) -> str:
         """Return the exception with its traceback and causes."""
-        return str(self._document["exception"]["traceback"]).rstrip()
+        return self._dump.exception.traceback.rstrip()
 
     def source(self, *, whole: bool) -> str:
         """Return the source around the line, or of the whole function."""
         if not self._frames:
             return self._place()
         frame = self._frames[self._at]
-        first, line = int(frame["first_line"]), int(frame["line"])
         shown = [
-            f"{number:4}{'->' if number == line else '  '} {text}"
-            for number, text in enumerate(frame["source"], first)
-            if whole or abs(number - line) <= _AROUND
+            f"{number:4}{'->' if number == frame.line else '  '} {text}"
+            for number, text in enumerate(frame.source, frame.first_line)
+            if whole or abs(number - frame.line) <= _AROUND
         ]
-        return "\n".join(shown) or f"no source of {frame['file']} is in the file"
+        return "\n".join(shown) or f"no source of {frame.file} is in the file"
 
     def print_variable(self, name: str) -> str:
         """Return a variable of this frame, or all of them (""). Raises UsageError: there is none of that name."""
@@ -161,10 +153,9 @@ _COMMANDS: Table[DumpPrompt] = Table(
 )  # fmt: skip
 
 
-def _line(frame: Body, line: int) -> str:
-    index = line - int(frame["first_line"])
-    source: Sequence[object] = frame["source"]
-    return str(source[index]).strip() if 0 <= index < len(source) else ""
+def _line(frame: DumpedFrame) -> str:
+    index = frame.line - frame.first_line
+    return frame.source[index].strip() if 0 <= index < len(frame.source) else ""
 
 
 def open_dump(path: str, lines: Iterable[str] | None = None) -> int:

@@ -11,15 +11,17 @@ from collections.abc import Callable, Sequence
 
 from meshrt.commandline.command import Arguments
 from meshrt.commandline.table import Invocation
+from meshrt.debug.operations import Breaks
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.context import Prompt
 from meshrt.debug.prompt.dumps import open_dump
-from meshrt.debug.prompt.leftovers import left_behind
 from meshrt.debug.prompt.records import SCHEMA, notice_record, write_error
 from meshrt.debug.prompt.repl import LEAVING, Repl
+from meshrt.debug.prompt.tables import left_behind
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import Waited
+from meshrt.inspect.operations import ListRanks
 from meshrt.inspect.programs import choose, telling_slow
 from meshrt.show.records import Recorder
 from meshrt.show.status import ExitCode, run_command
@@ -84,7 +86,13 @@ def run_prompt(program: tools.Program) -> int:
 
 def _tell_left(client: Client, repl: Repl, code: int) -> None:
     """If a script failed (``code`` is not 0), print what it leaves in the program to standard error."""
-    left = left_behind(client, repl.breaks) if code and not client.closed() else ""
+    if not code or client.closed():
+        return
+    try:
+        breaks = client.ask(Breaks()).breaks if repl.breaks else []
+        left = left_behind(breaks, repl.breaks, client.ask(ListRanks(state="stopped")).rows)
+    except (MeshError, OSError) as error:  # a TimeoutError is an OSError
+        left = f"what is left behind is not known: {str(error) or 'the program does not answer'}"
     if left:
         print(left, file=sys.stderr)
 

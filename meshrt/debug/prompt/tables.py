@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from meshrt.debug.operations import BreakRow, BreakSet, BreakShown, RankSets
@@ -17,7 +17,7 @@ from meshrt.show.ranks import fold_meshes
 from meshrt.show.table import Room, table
 from meshrt.show.text import since
 
-__all__ = ["breakpoints", "by_actor", "listing", "problems", "status"]
+__all__ = ["breakpoints", "by_actor", "left_behind", "listing", "problems", "status"]
 
 #: A listing with more rows than this shows equal stops as one row.
 FOLD_ABOVE = 32
@@ -197,6 +197,19 @@ def breakpoints(rows: Sequence[BreakRow], meshes: Mapping[str, str]) -> str:
         lines.append(f"{row.id}  {row.place}{moved}{condition} on {row.selection}{once}{goes}{hit}")
         lines += problems(shown.problems, meshes, "   ") if shown is not None else []
     return escaped("\n".join(lines))
+
+
+def left_behind(breaks: Iterable[BreakRow], own: Collection[int], stopped: Sequence[RankRow]) -> str:
+    """Return one line about what a failed script of commands leaves in the program; "" if that is nothing.
+
+    Args:
+        breaks: The breakpoints that there are.
+        own: The ids of those that the script has set; some may be deleted already.
+        stopped: The stopped ranks.
+    """
+    left = [f"breakpoint {row.id} at {row.place} (clear {row.id})" for row in breaks if row.id in own]
+    left += [f"stopped ranks: {by_actor(stopped)} (continue)"] if stopped else []
+    return escaped(f"left behind: {'; '.join(left)}") if left else ""
 
 
 def _moved(lines: Mapping[str, RankSets], meshes: Mapping[str, str]) -> str:

@@ -20,12 +20,11 @@ from meshrt.debug.rank.breakpoints import BreakTable, Hit
 from meshrt.debug.rank.completion import complete
 from meshrt.debug.rank.evaluate import Evaluator, namespace_of
 from meshrt.debug.rank.handover import Handover
-from meshrt.debug.rank.held import variables_of
 from meshrt.debug.rank.interrupts import Interrupts
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.postmortem import PostMortem
 from meshrt.debug.rank.session import RankSession
-from meshrt.debug.rank.sessions import RankSessions
+from meshrt.debug.rank.sessions import RankSessions, variables_of
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace

@@ -2,22 +2,28 @@
 
 On the thread of an actor with concurrent endpoints, several calls take turns. Only one of them is at a prompt at a
 time, because a stop stops the thread. The user names them all by the actor.
+
+The memory view lists the local variables of the frames that are stopped.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import get_ident
-from typing import Protocol
+from types import FrameType
+from typing import Any, Protocol
 
+from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.users_trace import UsersTrace
-from meshrt.hooks.facts import EndpointCall
+from meshrt.debug.rank.variables import left_alone
+from meshrt.hooks.facts import EndpointCall, Variable
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import typed_name
+from meshrt.inspect.variables import local_variables
 
-__all__ = ["RankSessions", "Sessions"]
+__all__ = ["RankSessions", "Sessions", "variables_of"]
 
 
 class Sessions(Protocol):
@@ -183,3 +189,27 @@ class RankSessions:
         """Forget everything: this process is a forked child."""
         self._table.clear()
         self._users_traces.clear()
+
+
+def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
+    """Iterate over the variables of the frames of every session at a prompt, those of the innermost frame first.
+
+    Any thread. The frame of a module is left out: its variables are globals, which are listed elsewhere.
+    """
+    for session in sessions:
+        pdb = session.prompt.pdb
+        if session.stopped:
+            for frame, line in reversed(list(pdb.frames)):
+                yield from local_variables(session.call.actor, frame, line, _names(pdb, frame))
+
+
+def _names(pdb: PdbAdapter, frame: FrameType) -> Mapping[str, Any]:
+    if frame is pdb.frame:
+        return pdb.names  # as the user sees them; an assignment to the frame's own may be pending
+    names = frame.f_locals
+    if names is frame.f_globals:
+        return {}
+    if frame is pdb.frames[-1][0]:
+        names = dict(names)
+        left_alone(frame)  # its trace function has yet to return, and would write back what was read here
+    return names

@@ -401,9 +401,9 @@ def test_a_hostile_exception_gets_its_file(tmp_path: Path) -> None:
     path = dumper.dump(CALL, caught.value)
     assert path is not None
     document = read_dump(path)
-    assert document["exception"]["message"] == "*** ExitsWhenAsked.__repr__ raised SystemExit: 9"
-    assert document["frames"][-1]["locals"]["local"] == "*** Exits.__repr__ raised SystemExit: 3"
-    assert "shut" in document["frames"][-1]["locals"]
+    assert document.exception.message == "*** ExitsWhenAsked.__repr__ raised SystemExit: 9"
+    assert document.frames[-1].locals["local"] == "*** Exits.__repr__ raised SystemExit: 3"
+    assert "shut" in document.frames[-1].locals
 
 
 def test_an_exception_whose_chain_cannot_be_asked(tmp_path: Path) -> None:
@@ -419,4 +419,4 @@ def test_an_exception_whose_chain_cannot_be_asked(tmp_path: Path) -> None:
     except Chained as error:
         path = Dumper(services, SourceFetcher(services)).dump(CALL, error)
     assert path is not None
-    assert read_dump(path)["exception"]["message"] == "text"
+    assert read_dump(path).exception.message == "text"

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from meshrt.commandline.command import Command, Offer
 from meshrt.commandline.table import COMMANDS
-from meshrt.debug.operations import JobReport
+from meshrt.debug.operations import BreakRow, JobReport
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.lines import parse_line
-from meshrt.debug.prompt.tables import listing
+from meshrt.debug.prompt.tables import left_behind, listing
 from meshrt.debug.prompt.terminal import LineTerminal, Woken
 from meshrt.debug.prompt.text import prompt_of
 from meshrt.errors import MeshError
@@ -224,6 +224,13 @@ def test_long_listings_fold() -> None:
     assert "hosts=*, gpus=*" in folded
     assert listing(rows(64), fold=False).count("| debugee ") == 64
     assert listing(rows(32)).count("| debugee ") == 32
+
+
+def test_what_a_script_leaves_is_its_own_breakpoints_and_all_stops() -> None:
+    breaks = [BreakRow(number, f"a.py:{number}", "", False, "all", None, 0) for number in (1, 2)]
+    assert left_behind(breaks, {2, 3}, []) == "left behind: breakpoint 2 at a.py:2 (clear 2)"
+    assert left_behind([], {2}, rows(4)) == "left behind: stopped ranks: debugee 0-3 (continue)"
+    assert left_behind(breaks, set(), []) == ""
 
 
 def report(*answers: tuple[str, str, str], waiting: str = "", done: bool = True) -> JobReport:

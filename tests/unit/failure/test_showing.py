@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from meshrt.errors import SelectionError
 from meshrt.failure import files
-from meshrt.failure.incident import HANDLED, Incident
+from meshrt.failure.incident import HANDLED, Incident, keep_stacks
 from meshrt.failure.record import FailureRecord, Reference
 from meshrt.failure.report import named, render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
-from meshrt.failure.standing import keep_stacks
 from meshrt.hooks.facts import Answered, Unanswered, Wait
 from meshrt.inspect.merged import MergedStacks, RankSet
 from meshrt.inspect.records import Record, StackFrame, Threads, Times

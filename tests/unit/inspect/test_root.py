@@ -41,8 +41,13 @@ def loaded(services: RootServices) -> Activity:
 
 
 def blocked(**more: Any) -> Progress:
-    facts = {"since": 5.0, "state": "blocked", "waits": [Wait("m", "a", "ask", (2,), 1, seconds=3.0, left=9.0)]}
-    return Progress("a", "step", place=Place("f.py", 3, "step"), **{**facts, **more})
+    facts = {
+        "since": 5.0,
+        "state": "blocked",
+        "place": Place("f.py", 3, "step"),
+        "waits": [Wait("m", "a", "ask", (2,), 1, seconds=3.0, left=9.0)],
+    }
+    return Progress("a", "step", **{**facts, **more})
 
 
 def test_what_ranks_tell() -> None:
@@ -54,6 +59,24 @@ def test_what_ranks_tell() -> None:
     assert table.state("m", 1, "b") is None and table.state("m", 2, "a") is None
     services.rank_gone[0]("m", 1, Fate("died", signal=9))
     assert table.state("m", 1, "a") is None
+
+
+def test_where_actors_are_blocked() -> None:
+    services = fake_root()
+    table = loaded(services)
+    since = time.time_ns() / 1e9 - 30
+    for rank, line in enumerate((3, 3, 5, 7, 7, 7, 9)):
+        table.progress("m", rank, blocked(since=since, place=Place("f.py", line, "step")))
+    table.progress("m", 7, blocked(since=since, place=NOWHERE))
+    table.progress("m", 8, blocked(state="stopped"))
+    keys = [("m", rank, "a") for rank in range(10)]
+    assert table.places(keys) == [
+        "ranks 3-5 blocked at f.py:7, in step, for 30 s",
+        "ranks 0-1 blocked at f.py:3, in step, for 30 s",
+        "others at 2 more places",
+    ]
+    assert table.places(keys[6:]) == ["rank 6 blocked at f.py:9, in step, for 30 s"]
+    assert table.places(keys[7:]) == []
 
 
 def test_silence_covers_what_was_known() -> None:

@@ -14,10 +14,9 @@ from meshrt.memory.groups import grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
 from meshrt.memory.operations import LeftOut
-from meshrt.memory.pace import SHARE, Pace
 from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
-from meshrt.memory.watching import watch
+from meshrt.memory.watching import SHARE, Pace, watch
 from tests.unit.memory.documents import MIB, document, lines, rank, reference, variable
 
 

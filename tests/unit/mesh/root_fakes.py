@@ -90,8 +90,16 @@ class FakeAgent:
 
 
 def record(
-    driver: Driver, *agents: FakeAgent, name: str = "m", count: int = 2, owner: Owner | None = None, **more: Any
+    driver: Driver,
+    *agents: FakeAgent,
+    name: str = "m",
+    count: int = 2,
+    owner: Owner | None = None,
+    births: Callable[[MeshRecord, list[int]], list[bytes]] = lambda _record, _ranks: [],
+    progress: Any = None,
 ) -> MeshRecord:
     """Return a mesh on these agents, of which no rank has been started."""
     links: list[Any] = list(agents)
-    return MeshRecord(name, name, MeshSpec.make("", {"n": count}, None, None, ()), links, driver, owner, **more)
+    spec = MeshSpec.make("", {"n": count}, None, None, ())
+    shows: Any = progress or SimpleNamespace(update=lambda _done: None)
+    return MeshRecord(name, name, spec, links, driver, owner, births, shows)

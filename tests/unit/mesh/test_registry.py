@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -11,8 +10,9 @@ from meshrt.hooks.fate import Fate
 from meshrt.mesh.future import Settled
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
-from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
+from tests.unit.mesh import root_fakes
+from tests.unit.mesh.root_fakes import FakeAgent
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 DIED = Fate("died", signal=9)
@@ -25,16 +25,9 @@ def driver() -> Iterator[Driver]:
     made.close()
 
 
-class Host:
-    """As much of a link to an agent as the registry needs."""
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-
-
 def record(driver: Driver, name: str = "m", count: int = 4, agents: int = 2) -> MeshRecord:
-    hosts: list[Any] = [Host(f"h{index}") for index in range(agents)]
-    return MeshRecord(name, name, MeshSpec.make("", {"n": count}, None, None, ()), hosts, driver)
+    hosts = [FakeAgent(f"h{index}") for index in range(agents)]
+    return root_fakes.record(driver, *hosts, name=name, count=count)
 
 
 @pytest.fixture
@@ -127,7 +120,7 @@ def test_the_description_is_plain_data(registry: Registry) -> None:
     registry.gone("m", 3, DIED)
     (found,) = registry.describe()
     assert found.pids == {0: 4711} and found.alive == (0, 1, 2)
-    assert found.ended[3].how == str(DIED) and found.shape == registry.meshes["m"].shape
+    assert found.ended[3] == DIED and found.shape == registry.meshes["m"].shape
     assert found.hosts == {0: "h0", 1: "h0", 2: "h1", 3: "h1"}
 
 

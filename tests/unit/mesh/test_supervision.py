@@ -163,8 +163,10 @@ def test_an_owner_that_has_ended_is_passed_by(root: Root) -> None:
 
 
 def test_what_nobody_was_told_of_is_not_remembered_for_ever(root: Root) -> None:
-    nothing: Any = None
-    services = Services("cafe", Path(), Registry(), nothing, nothing, RootLoop(), {})
+    clock, waits = SimpleNamespace(now=lambda: 0.0), SimpleNamespace(all=list)
+    driver: Any = SimpleNamespace(clock=clock, waits=waits, interject=lambda _function: False)
+    terminal: Any = SimpleNamespace(announce=lambda _text: None)
+    services = Services("cafe", Path(), Registry(), driver, terminal, RootLoop(), {})
     made: Any = root
     supervision = Supervision(made, services, made)
     for _ in range(services.unseen.maxlen or 0):

@@ -1,7 +1,7 @@
 """debugpy's engine in this process. Only this package knows debugpy, pydevd and their private names.
 
 `engine`
-    starts it, stops it, and has it stop threads
+    starts it, stops it, has it stop threads, and tells where they are stopped
 `loading`, `patches`, `untraced`
     how it is imported, what of it is replaced, and what it is not to see
 `evaluations`, `expressions`

@@ -1,4 +1,4 @@
-"""Starts and stops the engine, and makes it stop threads.
+"""Starts and stops the engine, makes it stop threads, and tells where they are stopped.
 
 It is pydevd without debugpy's adapter: it speaks DAP itself. It would listen on a port; it is given one end of
 a socket pair instead. Nothing is traced before `Engine.start`, and nothing is left of that after `Engine.stop`.
@@ -7,10 +7,12 @@ a socket pair instead. Nothing is traced before `Engine.start`, and nothing is l
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import socket
 import sys
 import threading
+from collections.abc import Iterable
 from types import FrameType
 from typing import cast
 
@@ -20,15 +22,27 @@ from meshrt.debug.dap.engine.loading import TRACES, load, loaded, watched_code
 from meshrt.debug.dap.engine.pydevd_types import Api, ApiClass, SysMonitoring, ThreadLifecycle
 from meshrt.debug.dap.engine.untraced import Untraced, pass_over_forks
 from meshrt.debug.dap.engine.users_traces import UsersTraces
+from meshrt.debug.dap.wire import MessageDecoder, encode
 from meshrt.errors import MeshError
 from meshrt.files import RUNTIME_FILES
+from meshrt.hooks.facts import ActorState
+from meshrt.inspect.visibility import is_debugging_file, is_plumbing
 
-__all__ = ["Engine", "end_in_child"]
+__all__ = ["Engine", "end_in_child", "places", "say_goodbye"]
 
 _PRICE = (
     "Python 3.11 traces every call while an IDE is attached: calls of Python functions take 5 to 15 times as long. "
     "After it has detached, they do not."
 )
+
+#: Seconds for the engine to resume all threads.
+_PATIENCE = 2.0
+#: The number of the request: no IDE's.
+_NUMBER = -1
+#: Bytes that are read at once.
+_CHUNK = 128 << 10
+
+_log = logging.getLogger("meshrt")
 
 
 class Engine:
@@ -175,6 +189,42 @@ class Engine:
         debugger = self._pydevd.get_global_debugger()
         if debugger is not None:
             debugger.trigger_exception_handler((type(error), error, error.__traceback__), as_uncaught=True)
+
+
+def say_goodbye(sock: socket.socket, decoder: MessageDecoder) -> None:
+    """Send the engine the goodbye that the IDE has not sent, and wait until all threads resume.
+
+    Args:
+        sock: The socket to the engine; it has a time-out from here on.
+        decoder: The decoder of the engine's messages; it may be in the middle of a message.
+    """
+    goodbye = {"seq": _NUMBER, "type": "request", "command": "disconnect", "arguments": {}}
+    sock.settimeout(_PATIENCE)
+    try:
+        sock.sendall(encode(goodbye))
+        while True:
+            data = sock.recv(_CHUNK)
+            if not data or any(each.get("request_seq") == _NUMBER for each in decoder.receive_data(data)):
+                return
+    except OSError as error:
+        _log.warning("the engine of an IDE does not say goodbye: %s", error)
+
+
+def places(actors: Iterable[ActorState]) -> dict[str, tuple[str, int, str]]:
+    """Return where actors are stopped in the engine: ``{actor: (file, line, function)}``; "" for another thread."""
+    frames = sys._current_frames()
+    main = threading.main_thread().ident
+    idents = {main if actor.thread is None else actor.thread: actor.name for actor in actors}
+    found: dict[str, tuple[str, int, str]] = {}
+    for ident, frame in frames.items():
+        stopped = False
+        each: FrameType | None = frame
+        while each is not None and is_plumbing(each):
+            stopped = stopped or is_debugging_file(each.f_code.co_filename)
+            each = each.f_back
+        if stopped and each is not None:
+            found.setdefault(idents.get(ident, ""), (each.f_code.co_filename, each.f_lineno, each.f_code.co_name))
+    return found
 
 
 def end_in_child() -> None:

@@ -23,14 +23,12 @@ from collections import deque
 from collections.abc import Callable
 from types import FrameType
 
-from meshrt.debug.dap.engine.engine import Engine, end_in_child
+from meshrt.debug.dap.engine.engine import Engine, end_in_child, places, say_goodbye
 from meshrt.debug.dap.engine.evaluations import evaluations
 from meshrt.debug.dap.engine.expressions import expressions
 from meshrt.debug.dap.operations import Closed, Holds, Leaving, Opened, Raised, Said
 from meshrt.debug.dap.rank.channel import Channel
-from meshrt.debug.dap.rank.goodbye import say_goodbye
 from meshrt.debug.dap.rank.passing import PATIENCE, Passing
-from meshrt.debug.dap.rank.places import places
 from meshrt.debug.dap.rank.raisings import Raisings
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode
 from meshrt.debug.stepping import user_frame

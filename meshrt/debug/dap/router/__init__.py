@@ -2,7 +2,7 @@
 
 `command`, `serving`, `launch_json`
     ``meshrt dap``, what it does at a port or a socket, and the entry that it writes for VS Code
-`stdio`, `own_router`
+`stdio`
     ``meshrt dap --stdio``: what an IDE starts for each session
 `listening`, `admission`, `greeting`
     the sockets, whose connections are taken, and what is said first

@@ -1,27 +1,30 @@
-"""Serving IDEs that connect, at a port of the loopback interface or a unix socket; and the entry that leads there."""
+"""The router of a program, served at a port or at a unix socket; and the entry of launch.json that leads there."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from meshrt.debug.dap.operations import Ports
 from meshrt.debug.dap.router.admission import Admission, LoopbackAdmission, UnixAdmission
+from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.launch_json import NAME, adapter_entry, entry, shown, write_launch_json
-from meshrt.debug.dap.router.listening import DEFAULT_PORT, listen_at_path, listen_at_port
+from meshrt.debug.dap.router.listening import DEFAULT_PORT, listen_at_path, listen_at_port, remove_left_over
 from meshrt.debug.dap.router.router import Router
 from meshrt.debug.dap.wire import Fields
 from meshrt.errors import UsageError
-from meshrt.inspect.programs import choose, command_of
+from meshrt.inspect.programs import NoProgram, choose, command_of, describe
 from meshrt.show.status import ExitCode
 from meshrt.transport.loopback import LoopbackTable
 from meshrt.transport.tools import Program, connect
 
-__all__ = ["serve", "show_adapter_entry", "show_entry"]
+__all__ = ["own_router", "serve", "show_adapter_entry", "show_entry"]
 
 
 def serve(run: str, port: int | None, path: Path | None, folder: Path | None) -> int:
@@ -82,6 +85,41 @@ async def _serve(program: Program, wanted: int | None, path: Path | None, folder
         print("the program has ended" if router.over else "left; ranks that were stopped in the IDE resume")
         await router.close()
     return ExitCode.OK
+
+
+@contextlib.asynccontextmanager
+async def own_router(arguments: Fields, run: str) -> AsyncIterator[str]:
+    """Run the router of a session of the mesh whose process an IDE has started. Yields the path of its unix socket.
+
+    It ends with that session.
+
+    Args:
+        arguments: The arguments of the attach request.
+        run: The program if ``arguments`` name none; "": the only one.
+    Raises:
+        MeshError, OSError: The arguments are not valid; there is no such program, or it does not answer.
+    """
+    wanted = Configuration.read(arguments).run or run
+    try:
+        program = choose(wanted, how='"meshRun" in launch.json, or meshrt dap --stdio RUN', asks=False)
+    except NoProgram as error:
+        raise UsageError("; ".join([str(error), *map(describe, error.choices)])) from None
+    path = program.directory / f"dap-{os.getpid()}"
+    remove_left_over(program.directory.glob("dap-*"))
+    with listen_at_path(path) as listener:
+        try:
+            router = Router(program, "", UnixAdmission(), lambda: None, socket=str(path))
+            loop = asyncio.get_running_loop()
+            closing: set[asyncio.Task[None]] = set()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, lambda: closing.add(loop.create_task(router.close())))
+            await router.start()
+            server = await loop.create_unix_server(router.connection, sock=listener)
+            yield str(path)
+            server.close()
+            await router.leave()
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _configured(folder: Path | None, ours: Fields) -> str:

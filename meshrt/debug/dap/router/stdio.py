@@ -65,7 +65,7 @@ async def serve_stdio(run: str) -> int:
         if isinstance(path, str) and path:
             problem = await _carry(ide, await _dial(path), initialize, [attach, *behind], decoder)
         else:
-            from meshrt.debug.dap.router.own_router import own_router  # start-up: an IDE starts a process for each rank
+            from meshrt.debug.dap.router.serving import own_router  # start-up: an IDE starts a process for each rank
 
             async with own_router(arguments, run) as path:
                 problem = await _carry(ide, await _dial(path), initialize, [attach, *behind], decoder)

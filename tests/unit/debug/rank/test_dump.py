@@ -71,16 +71,16 @@ def test_what_is_in_it(dumper: Dumper, services: FakeRankServices, capsys: pytes
     assert path.name == "mesh-m1.2-train_er-1.json"
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     document = read_dump(path)
-    assert (document["host"], document["pid"], document["coords"]) == ("node1", 102, {"gpus": 2})
-    assert document["thread"] == threading.current_thread().name
-    innermost = document["frames"][-1]
-    assert innermost["function"] == "fails"
-    assert innermost["source"][0] == "def fails(depth: int) -> None:"
-    assert innermost["source"][-1] == '    raise ValueError("deep")'
-    assert innermost["source"][innermost["line"] - innermost["first_line"]] == '    raise ValueError("deep")'
-    assert innermost["locals"]["evil"] == "*** Evil.__repr__ raised SystemExit: 3"
-    assert innermost["locals"]["depth"] == "0"
-    assert len(innermost["locals"]["text"]) < 1000
+    assert (document.host, document.pid, document.coords) == ("node1", 102, {"gpus": 2})
+    assert document.thread == threading.current_thread().name
+    innermost = document.frames[-1]
+    assert innermost.function == "fails"
+    assert innermost.source[0] == "def fails(depth: int) -> None:"
+    assert innermost.source[-1] == '    raise ValueError("deep")'
+    assert innermost.source[innermost.line - innermost.first_line] == '    raise ValueError("deep")'
+    assert innermost.locals["evil"] == "*** Evil.__repr__ raised SystemExit: 3"
+    assert innermost.locals["depth"] == "0"
+    assert len(innermost.locals["text"]) < 1000
     assert str(path.parent) in capsys.readouterr().err
 
 
@@ -99,7 +99,7 @@ def test_what_looks_like_a_secret_is_masked(dumper: Dumper) -> None:
 
     path = dumper.dump(CALL, raised(connect, Client(), "hunter3"))
     assert path is not None
-    found = read_dump(path)["frames"][-1]["locals"]
+    found = read_dump(path).frames[-1].locals
     assert found["password"] == MASK and found["settings"] == f"{{'token': {MASK}, 'user': 'me'}}"
     assert found["self"] == f"Client(host='db1', api_key={MASK})"
     assert "hunter" not in json.dumps(found)
@@ -113,8 +113,8 @@ def test_a_secret_in_the_message_or_in_the_source_is_masked(dumper: Dumper) -> N
     path = dumper.dump(CALL, raised(connect, "hunter1", "host=hunter2", "xoxb-hunter3-hunter3"))
     assert path is not None
     document = read_dump(path)
-    assert "hunter" not in json.dumps([document["exception"], document["frames"][-1]])
-    assert document["exception"]["message"] == f"cannot reach postgres://me:{MASK}@db, password={MASK}"
+    assert "hunter" not in repr([document.exception, document.frames[-1]])
+    assert document.exception.message == f"cannot reach postgres://me:{MASK}@db, password={MASK}"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -122,7 +122,7 @@ def test_a_deep_stack_is_bounded(dumper: Dumper) -> None:
     path = dumper.dump(CALL, raised(fails, 300))
     assert path is not None
     assert path.stat().st_size < 5_000_000
-    assert len(read_dump(path)["frames"]) == 100
+    assert len(read_dump(path).frames) == 100
 
 
 def test_an_exception_that_cannot_be_shown_gets_its_file(dumper: Dumper) -> None:
@@ -131,9 +131,9 @@ def test_an_exception_that_cannot_be_shown_gets_its_file(dumper: Dumper) -> None
 
     path = dumper.dump(CALL, raised(fail))
     assert path is not None
-    exception = read_dump(path)["exception"]
-    assert exception["type"].endswith("EvilError")
-    assert "raised KeyboardInterrupt" in exception["message"]
+    exception = read_dump(path).exception
+    assert exception.type.endswith("EvilError")
+    assert "raised KeyboardInterrupt" in exception.message
 
 
 def test_a_rank_that_always_fails_does_not_fill_the_disk(dumper: Dumper, tmp_path: Path) -> None:

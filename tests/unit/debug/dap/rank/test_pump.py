@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from meshrt.debug.dap.rank import channel, goodbye
+from meshrt.debug.dap.rank import channel
 from meshrt.debug.dap.rank import pump as pumps
 from meshrt.debug.dap.wire import encode, event, response
 from meshrt.errors import MeshError
@@ -125,7 +125,7 @@ def test_an_engine_that_dies_while_a_thread_stands(rank: Rank) -> None:
 def test_an_engine_that_does_not_say_goodbye(
     rank: Rank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(goodbye, "_PATIENCE", 0.01)
+    monkeypatch.setattr("meshrt.debug.dap.engine.engine._PATIENCE", 0.01)
     engine = rank.attached()
     rank.pump.close("the IDE is gone")
     assert rank.over()["why"] == "the IDE is gone"

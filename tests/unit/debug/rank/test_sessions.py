@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meshrt.debug.rank.held import variables_of
+from meshrt.debug.rank.sessions import variables_of
 from meshrt.hooks.facts import EndpointCall
 
 
@@ -51,4 +51,4 @@ def test_what_changes_after_the_look_stays_changed(current: bool) -> None:
         assert endpoint() == 2
     finally:
         sys.settrace(before)
-    assert ("test_held.py:7 endpoint() shared", 1) in told
+    assert ("test_sessions.py:7 endpoint() shared", 1) in told
