@@ -342,7 +342,8 @@ def number(what: str, least: int | None = 0) -> Callable[[str], int]:
 
     def convert(word: str) -> int:
         if not re.fullmatch(r"-?\d{1,9}", word) or (least is not None and int(word) < least):
-            raise UsageError(f"{word!r} is no number of {what}")
+            expected = "" if least is None else f"; expected {least} or more"
+            raise UsageError(f"{word!r} is no number of {what}{expected}")
         return int(word)
 
     return convert

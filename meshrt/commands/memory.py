@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Offer, Option, Outcome, ranks, run
 from meshrt.commandline.parser import number
 from meshrt.inspect.programs import seconds_of
-from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.command import check, view
 from meshrt.memory.document import plain
 from meshrt.memory.look import GROUPINGS, ORDERS
+from meshrt.memory.operations import MILLISECONDS
 from meshrt.memory.units import UNITS
 
 if TYPE_CHECKING:  # start-up: the shell needs no prompt
@@ -22,7 +22,7 @@ __all__ = ["COMMAND", "TABLE", "look"]
 _SHELL = Offer.SHELL
 #: Options of the table of what is shown.
 TABLE = (
-    Option("-n", "the N largest, and what the others add up to", "most", "N", convert=number("rows")),
+    Option("-n", "the N largest, and what the others add up to", "most", "N", convert=number("rows", 1)),
     Option("-r, --reverse", "reverse the order"),
     Option(
         "--sort", "the largest first (size, pss, growth), or in this order", "", "ORDER", default="", choices=ORDERS

@@ -12,7 +12,7 @@ import enum
 import itertools
 import linecache
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -74,7 +74,9 @@ class _Untouched(Variables):
         if issubclass(kind, dict):
             return self.repr_dict(x, level)
         if kind in (set, frozenset):
-            return self._items(itertools.islice(kind.__iter__(x), self.maxset), kind.__len__(x), level, "{%s}")
+            members = itertools.islice(kind.__iter__(x), self.maxset)
+            texts = [self.repr1(member, level - 1) if level > 0 else "..." for member in members]
+            return self._joined(texts, kind.__len__(x))
         if issubclass(kind, enum.Enum):
             return f"{class_name(x)}.{object.__getattribute__(x, '_name_')}"
         if _is_of_python(kind):
@@ -88,14 +90,11 @@ class _Untouched(Variables):
             f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}" if level > 0 else "..."
             for key, value in itertools.islice(dict.items(x), self.maxdict)
         ]
-        return self._joined(items, dict.__len__(x), "{%s}")
-
-    def _items(self, items: Iterable[Any], count: int, level: int, pattern: str) -> str:
-        return self._joined([self.repr1(item, level - 1) if level > 0 else "..." for item in items], count, pattern)
+        return self._joined(items, dict.__len__(x))
 
     @staticmethod
-    def _joined(items: list[str], count: int, pattern: str) -> str:
-        return pattern % ", ".join([*items, "..."] if len(items) < count else items)
+    def _joined(items: list[str], count: int) -> str:
+        return f"{{{', '.join([*items, '...'] if len(items) < count else items)}}}"
 
 
 def _array(value: Any) -> str:

@@ -20,14 +20,14 @@ equal seconds, which names victims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from meshrt.failure.groups import alike
-from meshrt.failure.record import FailureRecord, Reference
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.hooks.facts import UNRAISABLE
 
-__all__ = ["STOPPED", "Cause", "Verdict", "is_consequence", "is_meant", "judge"]
+__all__ = ["STOPPED", "Cause", "Verdict", "grouped", "is_consequence", "is_meant", "judge"]
 
 #: The error about a rank that was stopped: that rank has not failed, and leaves no record.
 STOPPED = "meshrt.errors.MeshStopped"
@@ -47,6 +47,9 @@ _WITHIN = 30_000_000_000
 _TIME_OUT_WITHIN = 2 * 3600 * 1_000_000_000
 #: The end of a process comes at most so long after the exception that ended it, ns.
 _JUST_AFTER = 2_000_000_000
+#: Parts of a text that differ between ranks that fail alike: numbers, addresses, quoted names with numbers in them.
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+_HEAD = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Verdict:
         roots: The root cause, with the failures that are alike; or all candidates, if it is ambiguous.
         ambiguous: Whether there are several candidates that cannot be told apart.
         certainty: How sure that is, in words.
-        causes: The causes of the victims, by position in ``records``.
+        causes: The causes of the victims, by the `id` of their records.
         records: All failures, in the order in which they happened.
         unknown: Ranks or failures that evidence names and that have no record.
         silent: Whether the failures only say that ranks have not answered, and not why.
@@ -85,14 +88,12 @@ class Verdict:
     certainty: str
     causes: dict[int, Cause]
     records: tuple[FailureRecord, ...] = ()
-    unknown: tuple[Reference, ...] = field(default=())
+    unknown: tuple[Reference, ...] = ()
     silent: bool = False
 
     def cause_of(self, record: FailureRecord) -> Cause | None:
         """Return why ``record`` is a victim; None for a root."""
-        return next(
-            (self.causes[i] for i, each in enumerate(self.records) if each is record and i in self.causes), None
-        )
+        return self.causes.get(id(record))
 
 
 def judge(given: Sequence[FailureRecord], since: int = 0, about: Sequence[Reference] = ()) -> Verdict:
@@ -104,32 +105,28 @@ def judge(given: Sequence[FailureRecord], since: int = 0, about: Sequence[Refere
         about: The failures that the error is about, even if a caller had got their errors before.
     """
     known = _Known(sorted(given, key=_order))
-    carried = {index: _carried(record, known) or _asked(record, known) for index, record in enumerate(known.records)}
+    carried = {id(record): _carried(record, known) or _asked(record, known) for record in known.records}
     if since:
-        known, carried = _of_interest(known, carried, since, about)
-    records = known.records
+        known = _of_interest(known, carried, since, about)
     causes: dict[int, Cause] = {}
-    for index, record in enumerate(records):
-        cause = carried[index] or _own(record, known)
-        if cause is not None and not _leads_back(record, cause, known, causes):
-            causes[index] = cause
-    free = [records[index] for index in range(len(records)) if index not in causes]
+    for record in known.records:
+        cause = carried[id(record)] or _own(record, known)
+        if cause is not None and not _leads_back(record, cause, causes):
+            causes[id(record)] = cause
+    free = [record for record in known.records if id(record) not in causes]
     active = [record for record in free if not is_consequence(record)]
-    for index, record in enumerate(records):
-        if index not in causes and is_consequence(record):
-            cause = _inferred(record, active)
-            if cause is not None:
-                causes[index] = cause
-    roots = [index for index in range(len(records)) if index not in causes]
-    return _decided(records, roots, causes)
+    for record in filter(is_consequence, free):
+        cause = _inferred(record, active)
+        if cause is not None:
+            causes[id(record)] = cause
+    return _decided(known.records, causes)
 
 
 class _Known:
-    """Records in their order, with indices to find them."""
+    """Records in their order, and by rank."""
 
     def __init__(self, records: list[FailureRecord]) -> None:
         self.records = records
-        self.index_of = {id(record): index for index, record in enumerate(records)}
         self.of_rank: dict[tuple[str, int], list[FailureRecord]] = {}
         for record in records:
             for rank in {record.rank, *record.ranks}:
@@ -146,35 +143,30 @@ def is_meant(record: FailureRecord, about: Reference) -> bool:
     return here and (record.id == about.failure if about.failure else record.kind != "exception")
 
 
-def _of_interest(
-    known: _Known, carried: Mapping[int, Cause | None], since: int, about: Sequence[Reference]
-) -> tuple[_Known, dict[int, Cause | None]]:
-    kept = {index for index, record in enumerate(known.records) if not _was_over(record, since)}
+def _of_interest(known: _Known, carried: Mapping[int, Cause | None], since: int, about: Sequence[Reference]) -> _Known:
+    """Return the failures that may have caused an error: see `judge`."""
+    waiting = [record for record in known.records if not _was_over(record, since)]
     for each in about:
-        meant = [index for index, record in enumerate(known.records) if is_meant(record, each)]
-        kept.update(meant[-1:])
-    waiting = list(kept)
+        waiting += [record for record in known.records if is_meant(record, each)][-1:]
+    kept: set[int] = set()
     while waiting:
-        cause = carried[waiting.pop()]
-        index = known.index_of.get(id(cause.record)) if cause is not None else None
-        if index is not None and index not in kept:
-            kept.add(index)
-            waiting.append(index)
-    order = sorted(kept)
-    return _Known([known.records[index] for index in order]), {new: carried[old] for new, old in enumerate(order)}
+        record = waiting.pop()
+        cause = carried[id(record)]
+        if id(record) not in kept and cause is not None and cause.record is not None:
+            waiting.append(cause.record)
+        kept.add(id(record))
+    return _Known([record for record in known.records if id(record) in kept])
 
 
 def _order(record: FailureRecord) -> tuple[object, ...]:
     """Return a sort key: by time, and independent of the order in which the records came."""
-    about = next((facts.about for facts in record.exception.all() if facts.about), None) if record.exception else None
+    about = next((facts.about for facts in record.exceptions() if facts.about), None)
     return record.high, record.mesh_id, record.rank, record.low, record.kind, record.id, record.headline, repr(about)
 
 
 def _carried(record: FailureRecord, known: _Known) -> Cause | None:
-    if record.exception is None:
-        return None
     found = None
-    for facts in record.exception.all():
+    for facts in record.exceptions():
         about = facts.about
         if about is None or about.rank < 0:
             continue
@@ -233,36 +225,27 @@ def _own(record: FailureRecord, known: _Known) -> Cause | None:
     return Cause("own", "its own code had raised just before", before[-1]) if before else None
 
 
-def _leads_back(record: FailureRecord, cause: Cause, known: _Known, causes: dict[int, Cause]) -> bool:
+def _leads_back(record: FailureRecord, cause: Cause, causes: Mapping[int, Cause]) -> bool:
     """Whether ``record`` would be its own cause."""
-    other, seen = cause.record, 0
-    while other is not None and seen <= len(known.records):
-        if other is record:
-            return True
-        further = causes.get(known.index_of[id(other)])
+    other = cause.record
+    while other is not None and other is not record:
+        further = causes.get(id(other))
         other = further.record if further is not None else None
-        seen += 1
-    return seen > len(known.records)
+    return other is record
 
 
 def is_consequence(record: FailureRecord) -> bool:
     """Whether a failure is an error that a rank gets when its peer has ended."""
-    if record.signal == _SIGPIPE:
-        return True
-    if record.exception is None:
-        return False
-    for facts in record.exception.all():
-        names = {facts.type.rpartition(".")[2], *facts.bases}
-        if names & _CONSEQUENCES or any(text in facts.message.lower() for text in _CONSEQUENCE_TEXTS):
-            return True
-    return False
+    return record.signal == _SIGPIPE or any(map(_tells_of_peer, record.exceptions()))
+
+
+def _tells_of_peer(facts: ExceptionFacts) -> bool:
+    names = {facts.type.rpartition(".")[2], *facts.bases}
+    return bool(names & _CONSEQUENCES) or any(text in facts.message.lower() for text in _CONSEQUENCE_TEXTS)
 
 
 def _is_time_out(record: FailureRecord) -> bool:
-    names = (
-        {name for facts in record.exception.all() for name in (facts.type, *facts.bases)} if record.exception else ()
-    )
-    return "TimeoutError" in names
+    return any("TimeoutError" in (facts.type, *facts.bases) for facts in record.exceptions())
 
 
 def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause | None:
@@ -274,44 +257,38 @@ def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause |
     ]
     if not possible:
         return None
-    first = possible[0]
     what = record.exception.type.rpartition(".")[2] if record.exception is not None else "SIGPIPE"
-    return Cause("inferred", f"{what} is what a rank gets whose peer has failed", first)
+    return Cause("inferred", f"{what} is what a rank gets whose peer has failed", possible[0])
 
 
-def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, Cause]) -> Verdict:
-    groups: dict[object, list[int]] = {}
-    for index in roots:
-        groups.setdefault(alike(records[index]), []).append(index)
-    # The first one of a group of failures that are alike counts.
-    spans = [
-        (min(records[index].high for index in group), min(records[index].low for index in group), group)
-        for group in groups.values()
-    ]
-    spans.sort(key=lambda span: span[0])
+def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verdict:
+    groups: dict[object, list[FailureRecord]] = {}
+    for record in records:
+        if id(record) not in causes:
+            groups.setdefault(_alike(record), []).append(record)
     missing = {
         (cause.about.mesh_id, cause.about.rank): cause.about
         for cause in causes.values()
         if cause.record is None and cause.about is not None
     }
     unknown = tuple(missing.values())
-    if not spans:
+    if not groups:
         return Verdict((), bool(unknown), "no record of it has come", causes, tuple(records), unknown)
-    first_high = spans[0][0]
-    candidates = [group for _, low, group in spans if low <= first_high]
-    ambiguous = len(candidates) > 1 or bool(unknown)
-    for _, low, group in spans:
-        if low > first_high:
-            for index in group:
-                causes[index] = Cause("later", "nothing links it to the root but time", records[spans[0][2][0]])
-    chosen = sorted(index for group in candidates for index in group)
+    # The first one of a group of failures that are alike counts.
+    first = min(groups.values(), key=lambda group: min(record.high for record in group))
+    first_high = min(record.high for record in first)
+    later = [group for group in groups.values() if min(record.low for record in group) > first_high]
+    for record in (record for group in later for record in group):
+        causes[id(record)] = Cause("later", "nothing links it to the root but time", first[0])
+    chosen = tuple(record for record in records if id(record) not in causes)
+    ambiguous = len(groups) - len(later) > 1 or bool(unknown)
     evidence = {cause.evidence for cause in causes.values()}
-    silent = not ambiguous and all(records[index].kind == "silent" for index in chosen)
+    silent = not ambiguous and all(record.kind == "silent" for record in chosen)
     if ambiguous:
         certainty = "nothing tells which came first"
     elif silent:
         certainty = "it is known who did not answer, not why"
-    elif all(is_consequence(records[index]) for index in chosen):
+    elif all(map(is_consequence, chosen)):
         certainty = "the first that is known, though it looks like the consequence of another"
     elif "later" in evidence:
         certainty = "the first by time"
@@ -319,5 +296,32 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
         certainty = "inferred: see above what speaks for it"
     else:
         certainty = "certain: no other failure comes from elsewhere"
-    found = tuple(records[index] for index in chosen)
-    return Verdict(found, ambiguous, certainty, causes, tuple(records), unknown, silent)
+    return Verdict(chosen, ambiguous, certainty, causes, tuple(records), unknown, silent)
+
+
+# -- failures that are alike: the same kind, the same masked text, raised at the same place
+
+
+def _alike(record: FailureRecord) -> Hashable:
+    """Return a key that is equal for failures that a user would call the same."""
+    error = record.exception
+    if error is None:
+        hint = record.hint if record.fate is None else record.fate.hint
+        return record.kind, record.exit_code, record.signal, _masked(hint), record.endpoint
+    chain = tuple(
+        (each.type, _masked(each.message), tuple((frame.file, frame.line, frame.function) for frame in each.frames))
+        for each in error.all()
+    )
+    return record.kind, record.actor, record.endpoint, _masked(record.what), chain
+
+
+def grouped(records: Iterable[FailureRecord]) -> list[list[FailureRecord]]:
+    """Return the records in groups that are alike, in the order in which they failed."""
+    groups: dict[Hashable, list[FailureRecord]] = {}
+    for record in sorted(records, key=lambda record: (record.high, record.mesh, record.rank)):
+        groups.setdefault(_alike(record), []).append(record)
+    return list(groups.values())
+
+
+def _masked(text: str) -> str:
+    return _VARIABLE.sub("#", text.strip()[:_HEAD])

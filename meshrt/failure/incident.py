@@ -5,6 +5,7 @@ Part of it is where ranks were: those that did not fail, those that have not ans
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -38,6 +39,16 @@ class IncidentMesh(Plain, frozen=True):
     sizes: dict[str, int] = msgspec.field(default_factory=dict)
     started: float = 0.0
     alive: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape. Raises ValueError: the file is damaged."""
+        return Shape.from_extent(Extent(tuple(self.sizes), tuple(self.sizes.values())))
+
+    @property
+    def total(self) -> int:
+        """The number of its ranks."""
+        return math.prod(self.sizes.values())
 
 
 class Incident(msgspec.Struct, omit_defaults=True):
@@ -134,7 +145,7 @@ class Incident(msgspec.Struct, omit_defaults=True):
 def keep_stacks(incident: Incident, answers: Iterable[StackAnswer]) -> None:
     """Add the stacks in the answers of ranks to an incident."""
     answers = tuple(answers)
-    failed = {(record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)}
+    failed = {(record.mesh_id, rank) for record in incident.records for rank in record.members}
     silent = [record for record in incident.records if record.kind == "silent"]
     if silent:
         addresses = {(record.mesh_id, rank) for record in silent for rank in record.ranks}
@@ -166,11 +177,10 @@ def _merged(
 ) -> Stacks:
     stacks = Stacks()
     for mesh in incident.meshes:
-        shape = Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
         expected = [rank for rank in mesh.alive if wanted((mesh.mesh_id, rank))]
         if expected:
             compared = [actor for mesh_id, actor in called if mesh_id == mesh.mesh_id]
-            stacks.expect(mesh.mesh_id, mesh.name, shape, expected, compared)
+            stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, expected, compared)
     for group in answers:  # all groups: they tell which rank waits for which
         stacks.add(group)
     return stacks

@@ -9,8 +9,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType, TracebackType
+
+from msgspec.structs import replace
 
 from meshrt.actor.errors import type_name
 from meshrt.failure.capture import capture, reference
@@ -23,7 +24,7 @@ from meshrt.selection import Shape
 from meshrt.transport.process import INCARNATION
 from meshrt.wire.codec import own_attribute, text_of
 
-__all__ = ["Origin", "Recorder", "load"]
+__all__ = ["Recorder", "load"]
 
 #: Records in a row that are sent in full; one more is allowed per this number of seconds.
 _IN_A_ROW = 20
@@ -34,27 +35,15 @@ _OF_PYTHON = ("SWAP", "CLEANUP_THROW", "CALL_INTRINSIC_1", "END_ASYNC_FOR")
 _CLEAN_UP = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The process that records are written in."""
-
-    mesh_id: str
-    mesh: str
-    rank: int
-    host: str
-    pid: int
-    incarnation: int = 0
-
-
 class Recorder:
     """Writes the records of this process. Any thread.
 
     Args:
-        origin: This process.
+        origin: What all of its records have: the facts of this process.
         send: Sends a record; called on the thread that raised.
     """
 
-    def __init__(self, origin: Origin, send: Callable[[FailureRecord], None]) -> None:
+    def __init__(self, origin: FailureRecord, send: Callable[[FailureRecord], None]) -> None:
         self._origin = origin
         self._send = send
         self._lock = threading.Lock()
@@ -83,17 +72,13 @@ class Recorder:
         except BaseException as failure:  # an error here must not replace the exception
             facts = ExceptionFacts(type_name(error), text_of(error)[:1000], notes=(f"no more: {text_of(failure)}",))
         thread = threading.current_thread()
-        return FailureRecord(
+        return replace(
+            origin,
             id=raised.failure,
             blame="platform" if "MemoryError" in facts.bases else "user",
             mesh_id=call.mesh_id if call is not None else origin.mesh_id,
-            mesh=origin.mesh,
             actor=call.actor if call is not None else "",
-            rank=origin.rank,
             coordinates=_coordinates(call),
-            host=origin.host,
-            pid=origin.pid,
-            incarnation=origin.incarnation,
             endpoint=call.endpoint if call is not None and not raised.what else "",
             what=raised.what,
             waited_for=raised.waited_for,
@@ -152,6 +137,12 @@ def _varints(table: bytes) -> list[int]:
 
 def load(services: RankServices) -> None:
     """Write records from now on: called once, by the first exception."""
-    incarnation = int(os.environ.get(INCARNATION, "0"))
-    origin = Origin(services.mesh_id, services.mesh_name, services.rank, services.host_name, services.pid, incarnation)
+    origin = FailureRecord(
+        mesh_id=services.mesh_id,
+        mesh=services.mesh_name,
+        rank=services.rank,
+        host=services.host_name,
+        pid=services.pid,
+        incarnation=int(os.environ.get(INCARNATION, "0")),
+    )
     hooks.raised.append(Recorder(origin, lambda record: services.report(Recorded(record))).raised)

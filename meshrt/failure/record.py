@@ -217,6 +217,15 @@ class FailureRecord(Plain, frozen=True):
         return self.mesh_id, self.rank
 
     @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks of its mesh that failed: several with a host, or if they did not answer."""
+        return self.ranks or (self.rank,)
+
+    def exceptions(self) -> Iterator[ExceptionFacts]:
+        """Yield its exception and all that this came from, the nearest first; nothing if it is no exception."""
+        return self.exception.all() if self.exception is not None else iter(())
+
+    @property
     def of_script(self) -> bool:
         """Whether code of the script has failed, outside of any actor."""
         return not self.mesh_id and self.mesh == SCRIPT

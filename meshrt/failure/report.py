@@ -11,15 +11,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from meshrt.errors import one_line, user_stack
-from meshrt.failure.causes import Cause, Verdict, is_meant
-from meshrt.failure.groups import grouped
+from meshrt.failure.causes import Cause, Verdict, grouped, is_meant
 from meshrt.failure.incident import INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
 from meshrt.inspect.merged import MergedStacks
 from meshrt.inspect.text import render_stacks
-from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
+from meshrt.selection import counted, fold_coordinates, fold_ranks
 
-__all__ = ["apart", "counted", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
+__all__ = ["apart", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
 
 _WIDTH = 78
 #: Characters of a line; of a headline.
@@ -62,7 +61,7 @@ class _Report:
         """Yield the lines, the root cause last."""
         yield "=" * _WIDTH
         yield self._head()
-        victims = [record for index, record in enumerate(self._verdict.records) if index in self._verdict.causes]
+        victims = [record for record in self._verdict.records if self._verdict.cause_of(record) is not None]
         if victims:
             yield "-" * _WIDTH
             yield from self._followed(victims)
@@ -75,13 +74,13 @@ class _Report:
         yield "=" * _WIDTH
 
     def _head(self) -> str:
-        failed = {(record.mesh_id, rank) for record in self._verdict.records for rank in record.ranks or (record.rank,)}
+        failed = {(record.mesh_id, rank) for record in self._verdict.records for rank in record.members}
         words = []
         for mesh in self._incident.meshes:
             ranks = [rank for mesh_id, rank in failed if mesh_id == mesh.mesh_id and rank >= 0]
             if ranks:
                 sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes.items())
-                who = f"{len(ranks)} of {_total(mesh)} ranks" if _total(mesh) > 1 else "the only rank"
+                who = f"{len(ranks)} of {mesh.total} ranks" if mesh.total > 1 else "the only rank"
                 after = self._incident.began - mesh.started
                 words.append(f"{who} of {mesh.name}" + (f" ({sizes}), " if sizes else ", ") + _ago(after))
         what = "INTERRUPTED, waiting for" if self._incident.outcome == INTERRUPTED else "FAILED"
@@ -133,7 +132,18 @@ class _Report:
         return self._verdict.cause_of(record) or Cause("later", "", None)
 
     def _who(self, records: Iterable[FailureRecord]) -> str:
-        return _who(self._incident, records)
+        ranks: dict[str, set[int]] = {}
+        for record in records:
+            ranks.setdefault(record.mesh_id, set()).update(record.members)
+        words = []
+        for mesh_id, members in ranks.items():
+            if not mesh_id and members == {-1}:
+                words.append(SCRIPT)
+                continue
+            mesh = self._incident.mesh(mesh_id)
+            name = f" of {mesh.name}" if len(self._incident.meshes) > 1 and mesh.name else ""
+            words.append(_set(mesh, members) + name)
+        return " and ".join(words)
 
     # -- who did not fail
 
@@ -141,7 +151,7 @@ class _Report:
         # Includes failures that the verdict ignores: a rank that had ended before has no stack.
         failed: dict[str, set[int]] = {}
         for record in self._incident.records:
-            failed.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
+            failed.setdefault(record.mesh_id, set()).update(record.members)
         for mesh_id, ranks in self._hang.reached.items() if self._hang is not None else ():
             failed.setdefault(mesh_id, set()).update(ranks)
         count = sum(len(set(mesh.alive) - failed.get(mesh.mesh_id, set())) for mesh in self._incident.meshes)
@@ -357,38 +367,15 @@ def _in(record: FailureRecord) -> str:
     return ""
 
 
-def _who(incident: Incident, records: Iterable[FailureRecord]) -> str:
-    ranks: dict[str, set[int]] = {}
-    for record in records:
-        ranks.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
-    words = []
-    for mesh_id, members in ranks.items():
-        if not mesh_id and members == {-1}:
-            words.append(SCRIPT)
-            continue
-        mesh = incident.mesh(mesh_id)
-        name = f" of {mesh.name}" if len(incident.meshes) > 1 and mesh.name else ""
-        words.append(_set(mesh, members) + name)
-    return " and ".join(words)
-
-
 def _set(mesh: IncidentMesh, members: set[int]) -> str:
     known = {rank for rank in members if rank >= 0}
     folded = fold_ranks(known)
-    if len(known) == _total(mesh) > 1:
+    if len(known) == mesh.total > 1:
         return f"all {len(known)} ranks"
     text = ""
-    if mesh.sizes and known and max(known) < _total(mesh):
-        extent = Extent(tuple(mesh.sizes), tuple(mesh.sizes.values()))
-        text = fold_coordinates(known, Shape.from_extent(extent))
+    if mesh.sizes and known and max(known) < mesh.total:
+        text = fold_coordinates(known, mesh.shape)
     return f"{'rank' if len(known) == 1 else 'ranks'} {folded}" + (f" ({text})" if text and text != folded else "")
-
-
-def _total(mesh: IncidentMesh) -> int:
-    total = 1
-    for size in mesh.sizes.values():
-        total *= size
-    return total
 
 
 def shown_line(line: str) -> str:
@@ -400,19 +387,10 @@ def shown_line(line: str) -> str:
 def stack_lines(stacks: MergedStacks) -> list[str]:
     """Return merged stacks as lines of the report; damaged data gives no error."""
     try:
-        text = render_stacks(stacks, source=_no_source)
+        text = render_stacks(stacks, source=lambda _file, _line: "")
     except (ValueError, IndexError):  # numbers in a file may be any
         return ["not known: the file is damaged there"]
     return [shown_line(line) for line in text.split("\n")]
-
-
-def _no_source(_file: str, _line: int) -> str:
-    return ""
-
-
-def counted(count: int, what: str) -> str:
-    """Return ``"1 rank"``, ``"2 ranks"``."""
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _span(seconds: float) -> str:

@@ -7,7 +7,6 @@ failures have come.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
@@ -24,7 +23,7 @@ from meshrt.failure import files, torchelastic
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh, keep_stacks
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.noticed import of_fate, of_silence, shortened, with_source
-from meshrt.failure.rank import Origin, Recorder
+from meshrt.failure.rank import Recorder
 from meshrt.failure.record import SCRIPT, FailureRecord, LeftBehind, Recorded, Reference
 from meshrt.failure.report import render
 from meshrt.failure.stops import Stops
@@ -88,9 +87,8 @@ class Failures:
         self._stops = Stops(services)
         #: Time-outs that already have a record.
         self._silences: weakref.WeakSet[CallTimeout] = weakref.WeakSet()
-        origin = Origin("", SCRIPT, -1, os.uname().nodename, os.getpid())
         #: Records exceptions of the script itself.
-        self._script = Recorder(origin, self.own)
+        self._script = Recorder(_of_this_process(SCRIPT, -1), self.own)
 
     # -- what comes in
 
@@ -112,7 +110,7 @@ class Failures:
         self._add(record)
 
     def own(self, record: FailureRecord) -> None:
-        """An actor in the script's own process has raised. The actor's thread."""
+        """Add a record of the script's own process, also that ranks have not answered to it. Any of its threads."""
         self._services.call_soon(lambda: self._add(record))
 
     def thread_raised(self, error: BaseException, what: str) -> str:
@@ -121,10 +119,6 @@ class Failures:
         self._script.raised(raised)
         self._last_words.of_thread(error)
         return raised.failure
-
-    def _add_silence(self, error: CallTimeout) -> None:
-        """Record that ranks have not answered within the time-out of the script."""
-        self._add(of_silence(error, self._name_of(error.missing[0].mesh_id)))
 
     def lost(self, mesh_id: str, rank: int, fate: Fate, waited_for: bool) -> None:
         """A rank has ended without being stopped."""
@@ -303,7 +297,7 @@ class Failures:
         for silence in silences(error):
             if silence not in self._silences:
                 self._silences.add(silence)
-                self._services.call_soon(functools.partial(self._add_silence, silence))
+                self.own(of_silence(silence, self._name_of(silence.missing[0].mesh_id)))
 
         def complete() -> bool:
             return (self._collected or not self._incidents) and all(self._is_known(about) for _, about in wanted)
@@ -407,6 +401,10 @@ class Failures:
             return _find(wanted, incident) if incident is not None else None
 
 
+def _of_this_process(mesh: str, rank: int) -> FailureRecord:
+    return FailureRecord(mesh=mesh, rank=rank, host=os.uname().nodename, pid=os.getpid())
+
+
 def _end_waiting(error: BaseException) -> None:
     """The script ends by ``error``: end the calls that have timed out, and correct the error's text about them."""
     for silence in silences(error):
@@ -432,8 +430,7 @@ def load(services: RootServices) -> None:
     services.tables["failure"] = failures
     services.on_report(Recorded, failures.record)
     services.rank_lost.append(failures.lost)
-    origin = Origin("", "this_proc", 0, os.uname().nodename, os.getpid())
-    recorder = Recorder(origin, failures.own)
+    recorder = Recorder(_of_this_process("this_proc", 0), failures.own)
     mine = [hooks.add(hooks.raised, recorder.raised), hooks.add(hooks.call_sent, failures.watchdog.sent)]
 
     def unload() -> None:

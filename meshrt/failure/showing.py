@@ -16,10 +16,10 @@ from meshrt.failure import files
 from meshrt.failure.causes import Verdict
 from meshrt.failure.incident import HANDLED, INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.record import Document, FailureRecord
-from meshrt.failure.report import apart, counted, named, render_record, shown, stack_lines
+from meshrt.failure.report import apart, named, render_record, shown, stack_lines
 from meshrt.inspect.merged import MergedMesh, MergedStacks, Waits
 from meshrt.inspect.narrowing import narrowed
-from meshrt.selection import Extent, Shape, fold_ranks, parse, resolve
+from meshrt.selection import counted, fold_ranks, parse, resolve
 
 __all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank", "root_cause"]
 
@@ -110,7 +110,7 @@ def plain_of_rank(incident: Incident, wanted: str) -> Document:
                 "mesh_id": mesh.mesh_id,
                 "mesh": mesh.name,
                 "rank": rank,
-                "coordinates": _coordinates(mesh, rank),
+                "coordinates": mesh.shape.coordinates(rank),
                 "had_ended": rank not in mesh.alive,
                 "stacks": to_builtins(_stacks_of(incident, mesh, rank)),
                 **(to_builtins(incident.waits) if incident.hang.reaches(mesh.mesh_id, rank) else {}),
@@ -127,7 +127,7 @@ def _chosen(
     found = _ranks(incident, wanted)
     records = []
     for record in incident.records:
-        ranks = [rank for rank in record.ranks or (record.rank,) if rank in found.get(record.mesh_id, ())]
+        ranks = [rank for rank in record.members if rank in found.get(record.mesh_id, ())]
         if ranks:
             records.append((record, ranks))
     failed = {(record.mesh_id, rank) for record, ranks in records for rank in ranks}
@@ -143,18 +143,18 @@ def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
     found: dict[str, Sequence[int]] = {}
     if wanted.strip().lstrip("-").isdecimal():
         rank = int(wanted)
-        found = {mesh.mesh_id: (rank,) for mesh in incident.meshes if 0 <= rank < len(_shape(mesh))}
+        found = {mesh.mesh_id: (rank,) for mesh in incident.meshes if 0 <= rank < mesh.total}
         records = (record for record in incident.records if rank >= 0 and rank in (record.rank, *record.ranks))
         found.update((record.mesh_id, (rank,)) for record in records)
         if not found:
-            known = "; ".join(f"{fold_ranks(range(len(_shape(mesh))))} of {mesh.name}" for mesh in incident.meshes)
+            known = "; ".join(f"{fold_ranks(range(mesh.total))} of {mesh.name}" for mesh in incident.meshes)
             raise SelectionError(f"no mesh had a rank {rank} when it failed; expected one of {known or 'none'}")
         return found
     selection = parse(wanted)
     problem: SelectionError | None = None
     for mesh in incident.meshes:
         try:
-            found[mesh.mesh_id] = resolve(selection, _shape(mesh))
+            found[mesh.mesh_id] = resolve(selection, mesh.shape)
         except SelectionError as error:
             problem = problem or error
     if not found:
@@ -168,8 +168,7 @@ def _plain_hung(incident: Incident, hung: MergedMesh | None) -> Document:
 
 def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> MergedMesh | None:
     """Return where ranks that have not answered are blocked, or None."""
-    mesh = next((mesh for mesh in incident.meshes if mesh.mesh_id == record.mesh_id), None)
-    return _stacks(incident.hung, mesh, ranks) if record.kind == "silent" and mesh is not None else None
+    return _stacks(incident.hung, incident.mesh(record.mesh_id), ranks) if record.kind == "silent" else None
 
 
 def _hanging(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> str:
@@ -181,16 +180,8 @@ def _hanging(incident: Incident, record: FailureRecord, ranks: Sequence[int]) ->
     return f"  stacks   where {'it is' if len(ranks) == 1 else 'they are'}\n{lines}"
 
 
-def _shape(mesh: IncidentMesh) -> Shape:
-    return Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
-
-
-def _coordinates(mesh: IncidentMesh, rank: int) -> dict[str, int]:
-    return dict(_shape(mesh).coordinates(rank))
-
-
 def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
-    coordinates = ", ".join(f"{label}={index}" for label, index in _coordinates(mesh, rank).items())
+    coordinates = ", ".join(f"{label}={index}" for label, index in mesh.shape.coordinates(rank).items())
     who = f"rank {rank} of {mesh.name}" + (f" ({coordinates})" if coordinates else "")
     if rank not in mesh.alive:
         return f"{who} did not fail: it had ended before\n"
@@ -216,7 +207,7 @@ def _stacks(stacks: MergedStacks, mesh: IncidentMesh, ranks: Sequence[int]) -> M
     """Return where ranks of a mesh were."""
     found = [each for each in stacks.meshes if each.mesh_id == mesh.mesh_id]
     try:
-        return narrowed(found[0], ranks, _shape(mesh)) if found else None
+        return narrowed(found[0], ranks, mesh.shape) if found else None
     except ValueError:
         return None  # the file is damaged there
 
@@ -226,7 +217,7 @@ def _identity(record: FailureRecord, incident: Incident) -> Document:
         "mesh_id": record.mesh_id,
         "mesh": record.mesh,
         "actor": record.actor,
-        "ranks": list(record.ranks or (record.rank,)),
+        "ranks": list(record.members),
         "likely": list(incident.likely(record)),
         "who": named(record),
         "what": record.headline,

@@ -53,6 +53,7 @@ _waited = False
 _told_of_thread = 0
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def tell(word: Word, text: str, facts: Mapping[str, object] | None = None, *, final: bool = True) -> None:
@@ -91,7 +92,7 @@ def _say(
         _write(path, word, text, facts)
         return True, None
     with locked(path):
-        known = [other for other in others_of(path).values() if other is not None]
+        known = _words(path)
         cause = cause_of(word, known)
         expected = cause is None and word.evidence != "own" and not settled
         word = replace(word, second=second_of(word, known) + expected)
@@ -115,25 +116,24 @@ def _with_children(text: str) -> str:
     return text.rstrip("\n") + "\n" + "\n".join(left_lines(left, full=True)) + "\n"
 
 
+def _words(path: Path) -> list[Word]:
+    return [word for word in others_of(path).values() if word is not None]
+
+
 def _wait_for_cause(path: Path, word: Word) -> Word | None:
     global _waited
-    found: list[Word] = []
-
-    def known() -> bool:
-        cause = cause_of(word, [other for other in others_of(path).values() if other is not None])
-        found.extend([cause] if cause is not None else [])
-        return cause is not None
-
-    if not _waited:
-        _waited = True
-        _wait(known, _PATIENCE)
-    return found[-1] if found else None
+    if _waited:
+        return None
+    _waited = True
+    return _wait(lambda: cause_of(word, _words(path)), _PATIENCE)
 
 
-def _wait(condition: Callable[[], bool], seconds: float) -> None:
+def _wait(condition: Callable[[], T], seconds: float) -> T:
+    """Wait until ``condition`` returns something true; returns what it has returned last."""
     deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
+    while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(_PAUSE)  # the condition is of another process: no event reports it
+    return found
 
 
 def _has_ended(pid: int, failed: int) -> bool:
@@ -221,12 +221,7 @@ def record(function: F) -> F:
 
         return cast("F", asynchronous)
 
-    @functools.wraps(function)
-    def plain(*args: Any, **kwargs: Any) -> Any:
-        with _recording():
-            return function(*args, **kwargs)
-
-    return cast("F", plain)
+    return _recording()(function)
 
 
 def _thread_raised(error: BaseException, _what: str) -> None:

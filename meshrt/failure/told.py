@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from meshrt.errors import ActorError, CallTimeout, MeshError, ProcessDied, RankPlace
 from meshrt.failure.capture import references
 from meshrt.failure.causes import STOPPED
@@ -68,31 +70,31 @@ def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
     if not isinstance(error, MeshError) or not isinstance(place, RankPlace):
         return None
     now = time.monotonic_ns()
-    common = {
-        "mesh_id": place.mesh_id,
-        "mesh": mesh,
-        "actor": place.actor,
-        "rank": place.rank,
-        "coordinates": dict(place.coordinates),
-        "host": place.host,
-        "pid": place.pid,
-        "endpoint": endpoint,
-        "waited_for": True,
-        "low": int(facts.get("sent", 0)) or now,
-        "high": now,
-        "time": time.time_ns() / 1e9,
-    }
+    record = FailureRecord(
+        kind="exit",
+        mesh_id=place.mesh_id,
+        mesh=mesh,
+        actor=place.actor,
+        rank=place.rank,
+        coordinates=dict(place.coordinates),
+        host=place.host,
+        pid=place.pid,
+        endpoint=endpoint,
+        waited_for=True,
+        low=int(facts.get("sent", 0)) or now,
+        high=now,
+        time=time.time_ns() / 1e9,
+    )
     if isinstance(error, ActorError):
         remote = facts["remote"]
         notes = (*remote.notes, *remote.traceback.splitlines()[-20:-1])
-        return FailureRecord(
-            id=remote.failure, exception=ExceptionFacts(remote.type, remote.message, notes=notes), **common
-        )
+        exception = ExceptionFacts(remote.type, remote.message, notes=notes)
+        return replace(record, kind="exception", id=remote.failure, exception=exception)
     if isinstance(error, ProcessDied):
         kind = "exit" if error.signal is None else "signal"
         fate = Fate("died", exit_code=error.exit_code, signal=error.signal, hint=error.hint)
-        return FailureRecord(kind=kind, fate=fate, **common)
-    return FailureRecord(kind="exit", fate=Fate("died", hint=str(error).partition("\n")[0]), **common)
+        return replace(record, kind=kind, fate=fate)
+    return replace(record, fate=Fate("died", hint=str(error).partition("\n")[0]))
 
 
 def stops_behind(error: ExceptionFacts) -> tuple[Reference, ...]:

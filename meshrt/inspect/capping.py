@@ -1,13 +1,16 @@
-"""Text of user code, limited to the size that can be sent."""
+"""Text of user code, as it is sent: limited in size, and without addresses where ranks are compared. Pure."""
 
 from __future__ import annotations
 
-__all__ = ["TEXT_BYTES", "TEXT_LIMIT", "cap", "left_out"]
+import re
+
+__all__ = ["TEXT_BYTES", "TEXT_LIMIT", "cap", "left_out", "without_addresses"]
 
 #: The most text of one answer that crosses the control plane, in characters.
 TEXT_LIMIT = 200_000
 #: ... and in bytes, because a message is limited in bytes.
 TEXT_BYTES = 600_000
+_ADDRESS = re.compile(r"\b0x(?:[0-9a-f]{6,}|\.\.\.)")
 
 
 def cap(text: str, limit: int = TEXT_LIMIT) -> str:
@@ -32,3 +35,8 @@ def cap(text: str, limit: int = TEXT_LIMIT) -> str:
 def left_out(characters: int) -> str:
     """Return the line that replaces text that was left out."""
     return f"\n... {characters} characters left out ...\n"
+
+
+def without_addresses(text: str) -> str:
+    """Return ``text`` without the addresses of objects, which differ from rank to rank and carry no information."""
+    return _ADDRESS.sub("0x...", text)

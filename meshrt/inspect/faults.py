@@ -17,48 +17,33 @@ __all__ = ["SOURCE", "FaultThread", "parse", "records_of"]
 SOURCE = "faulthandler: the GIL is held in C"
 
 _THREAD = re.compile(
-    r"(?P<current>Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent call first\):"
+    r"(?:Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent call first\):"
 )
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
 
 
 @dataclass(frozen=True, slots=True)
 class FaultThread:
-    """One thread: frames are (file, line, function), outermost first; ``current`` is the one that took the signal."""
+    """One thread: frames are (file, line, function), outermost first."""
 
     ident: str
     name: str
-    current: bool
-    frames: tuple[tuple[str, int, str], ...]
+    frames: list[tuple[str, int, str]]
 
 
 def parse(text: str) -> list[FaultThread]:
     """Return the threads of the first dump in ``text``; lines of other forms are ignored."""
-    found: list[FaultThread] = []
-    seen: set[str] = set()
-    header: re.Match[str] | None = None
-    frames: list[tuple[str, int, str]] = []
-
-    def end() -> None:
-        if header is not None:
-            current = header["current"] == "Current thread"
-            found.append(FaultThread(header["ident"], header["name"] or "", current, tuple(reversed(frames))))
-        frames.clear()
-
+    found: dict[str, FaultThread] = {}
     for line in text.splitlines():
-        begins = _THREAD.fullmatch(line)
-        frame = _FRAME.fullmatch(line)
+        begins, frame = _THREAD.fullmatch(line), _FRAME.fullmatch(line)
         if begins is not None:
-            end()
-            header = begins
-            if begins["ident"] in seen:
-                return found  # a second dump
-            seen.add(begins["ident"])
-        elif frame is not None and header is not None:
+            if begins["ident"] in found:
+                break  # a second dump
+            thread = found[begins["ident"]] = FaultThread(begins["ident"], begins["name"] or "", [])
+        elif frame is not None and found:
             number = frame["line"]
-            frames.append((frame["file"], int(number) if number.isdigit() else 0, frame["function"]))
-    end()
-    return found
+            thread.frames.insert(0, (frame["file"], int(number) if number.isdigit() else 0, frame["function"]))
+    return list(found.values())
 
 
 def records_of(text: str, *, verbose: bool = False, actors: Mapping[int, str] = MappingProxyType({})) -> list[Record]:
@@ -73,7 +58,7 @@ def records_of(text: str, *, verbose: bool = False, actors: Mapping[int, str] = 
     records = []
     for index, thread in enumerate(threads):
         main = index == len(threads) - 1
-        frames = list(thread.frames)
+        frames = thread.frames
         files = [file for file, _, _ in frames]
         stop = debugger_index(files)
         frames, files = frames[:stop], files[:stop]

@@ -8,8 +8,7 @@ stack come first, then actors, then tasks and threads; within these, the parts w
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgpack
 import msgspec
@@ -32,8 +31,6 @@ from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
 __all__ = ["BUDGET", "fitted"]
 
-P = TypeVar("P", bound=Data)
-
 #: Most bytes of everything as msgpack. A control message holds 1 MiB.
 BUDGET = 700_000
 #: A list of more than 15 items takes this many more bytes than an empty one.
@@ -43,9 +40,6 @@ _NAMES = 5
 #: Most characters of a reason.
 _WHY = 2000
 _KINDS: tuple[Kind, ...] = ("actor", "task", "thread")
-
-#: A part that may be included: its size in bytes, and a function that puts it in its place.
-_Offer = tuple[int, Callable[[], None]]
 
 
 def fitted(meshes: Mapping[str, MeshStacks], waits: Waits) -> MergedStacks:
@@ -61,15 +55,13 @@ def fitted(meshes: Mapping[str, MeshStacks], waits: Waits) -> MergedStacks:
         writers.append(writer)
     # The mesh that has used least comes next.
     turns = [(0, number) for number in range(len(writers))]
-    offers = [writer.offers() for writer in writers]
+    offers = [writer.write() for writer in writers]
     while turns:
         used, number = heapq.heappop(turns)
         offer = next(offers[number], None)
-        if offer is not None and offer[0] <= left:
-            size, put = offer
-            put()
-            left -= size
-            heapq.heappush(turns, (used + size, number))
+        if offer is not None and offer <= left:
+            left -= offer
+            heapq.heappush(turns, (used + offer, number))
     written = [msgspec.structs.replace(writer.mesh, left_out=writer.left_out) for writer in writers]
     return MergedStacks(waits.waits, waits.waits_left_out, written, len(meshes) - len(written))
 
@@ -98,12 +90,15 @@ class _Writer:
         """The number of places that are not included."""
         return self._places - self._told
 
-    def offers(self) -> Iterator[_Offer]:
-        """Yield the parts, the most important first. Each must be put in its place before the next one is made."""
+    def write(self) -> Iterator[int]:
+        """Yield the bytes of each part, the most important first. Going on after that puts the part in its place."""
         entries = sorted(self._stacks.without.items(), key=lambda entry: -len(entry[1]))
         for (kind, why), ranks in entries:
             short = why if len(why) <= _WHY else why[:_WHY] + " ..."
-            yield self._offer(Missing(*self._labels.of(ranks), kind=kind, why=short), self.mesh.without, 1)
+            missing = Missing(*self._labels.of(ranks), kind=kind, why=short)
+            yield _size(missing) + _LIST
+            self.mesh.without.append(missing)
+            self._told += 1
         # A parent never has fewer ranks than a child, so it comes before it.
         waiting: list[tuple[int, int, int, Node, Tree | StackNode]] = []
         number = 0
@@ -121,20 +116,16 @@ class _Writer:
                 classes=[self._class(leaf) for leaf in node.ordered_leaves()],
             )
             if isinstance(above, Tree):
-                tree_part = StackTree(**msgspec.structs.asdict(part), kind=above.kind, label=above.label)
-                yield self._offer(tree_part, self.mesh.trees, len(node.leaves))
+                part = whole = StackTree(**msgspec.structs.asdict(part), kind=above.kind, label=above.label)
+                yield _size(whole) + _LIST
+                self.mesh.trees.append(whole)
             else:
-                yield self._offer(part, above.children, len(node.leaves))
+                yield _size(part) + _LIST
+                above.children.append(part)
+            self._told += len(node.leaves)
             for child in node.ordered():
                 heapq.heappush(waiting, (order, -len(child.ranks), number, child, part))
                 number += 1
-
-    def _offer(self, part: P, place: list[P], places: int) -> _Offer:
-        def put() -> None:
-            place.append(part)
-            self._told += places
-
-        return _size(part) + _LIST, put
 
     def _class(self, leaf: Leaf) -> RankClass:
         names = sorted(leaf.names)

@@ -98,7 +98,7 @@ class RankInspector:
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
             self._standing.pop(name, None)
-            if self._told.pop(name).state in STANDING:
+            if self._told.pop(name, _Told()).state in STANDING:
                 self._report(name, "", RUNNING, 0.0)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
@@ -129,7 +129,7 @@ class RankInspector:
     def _exited(self, call: EndpointCall) -> None:
         """A call has ended: if it was reported as blocked, tell the root now, before the next pulse. On its thread."""
         if self._standing.get(call.actor) is call:
-            del self._standing[call.actor]
+            self._standing.pop(call.actor, None)  # a pulse on the control thread may have removed it meanwhile
             self._told.pop(call.actor, None)
             self._report(call.actor, "", RUNNING, 0.0)
 

@@ -1,7 +1,8 @@
-"""What a rank answers about its threads and tasks: one record each."""
+"""What a rank answers about its threads and tasks: one record each; and how a user types the names of threads."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,7 +10,7 @@ from meshrt.hooks.facts import Wait
 from meshrt.hooks.operations import Data, GroupedOperation
 from meshrt.program.places import Place
 
-__all__ = ["Kind", "ReadStacks", "Record", "StackFrame", "Threads", "Times"]
+__all__ = ["Kind", "ReadStacks", "Record", "StackFrame", "Threads", "Times", "names_thread", "typed_name"]
 
 Kind = Literal["actor", "task", "thread"]
 """An actor (the thread, or the task, that serves it), a further task of its event loop, or a further thread."""
@@ -80,3 +81,13 @@ class ReadStacks(GroupedOperation[Threads, Times], frozen=True, tag="inspect.sta
 
     actor: str = ""
     verbose: bool = False
+
+
+def typed_name(name: str) -> str:
+    """Return the name of a thread as a user can type it: ``loader#0 (load)`` -> ``loader_0``."""
+    return re.sub(r"[^\w.-]+", "_", name.split(" ")[0]).strip("_") or "thread"
+
+
+def names_thread(wanted: str, name: str) -> bool:
+    """Whether ``wanted``, as a user types it, is the thread with the Python name ``name``."""
+    return wanted in (name, typed_name(name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from meshrt.selection import counted
+
 __all__ = ["LINES", "lines_of", "short_path", "shortened"]
 
 #: Lines of a value that are shown by default.
@@ -39,7 +41,7 @@ def shortened(text: str, most: int | None, whole: str = "-v shows all") -> str:
         room -= _filled(lines[len(shown)])
         shown.append(lines[len(shown)])
     beyond = lines[len(shown) :]
-    more = f"{len(beyond)} more line{'' if len(beyond) == 1 else 's'}"
+    more = counted(len(beyond), "more line")
     if room and len(beyond[0]) > _COLUMNS:
         shown.append(beyond[0][: room * _COLUMNS] + " ...")
         more = f"{sum(map(len, beyond)) + len(beyond) - 1 - room * _COLUMNS} more characters"

@@ -13,8 +13,7 @@ from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of
 from meshrt.inspect.fitting import fitted
 from meshrt.inspect.merged import MergedStacks, Waits
-from meshrt.inspect.names import names_thread
-from meshrt.inspect.records import Record, Threads, Times
+from meshrt.inspect.records import Record, Threads, Times, names_thread
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.standstill import Standstill, reached, standstill
 from meshrt.inspect.visibility import own_index

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-from meshrt.inspect.addresses import without_addresses
-from meshrt.inspect.capping import cap
+from meshrt.inspect.capping import cap, without_addresses
 from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
 
 __all__ = [

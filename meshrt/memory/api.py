@@ -6,9 +6,8 @@ from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks.operations import Connection
-from meshrt.memory.asked import MILLISECONDS, OBJECTS
 from meshrt.memory.document import Document, document_of, plain
-from meshrt.memory.operations import LookAtMemory
+from meshrt.memory.operations import MILLISECONDS, LookAtMemory
 from meshrt.transport.tools import connect, own_program
 
 __all__ = ["ask", "memory"]
@@ -48,55 +47,29 @@ def memory(
     program = own_program()
     if program is None:
         raise UsageError("memory() looks at the ranks of its own script; expected a mesh, and to be called there")
-    connection = connect(program, lambda _event, _body: None, lambda: None)
+    if not isinstance(variables, bool | str):
+        raise UsageError(f"variables is {variables!r}; expected True, False, or the name of a variable")
+    look = LookAtMemory(
+        ranks=ranks,
+        actor=actor,
+        variables=bool(variables) or frames or exact,
+        opened=variables if isinstance(variables, str) else "",
+        frames=frames,
+        milliseconds=None if exact else milliseconds,
+        references="" if references else None,
+    )
+    connection = connect(program)
     try:
-        document = ask(
-            connection,
-            ranks=ranks,
-            actor=actor,
-            variables=variables or frames or exact,
-            frames=frames,
-            milliseconds=None if exact else milliseconds,
-            references="" if references else None,
-        )
-        return plain(document)
+        return plain(ask(connection, look))
     finally:
         connection.close()
 
 
-def ask(
-    connection: Connection,
-    *,
-    variables: bool | str,
-    milliseconds: float | None,
-    ranks: str = "",
-    actor: str = "",
-    frames: bool = False,
-    references: str | None = None,
-) -> Document:
-    """Return the answer of a program to a request, as `memory` sends it.
-
-    Args:
-        variables: As in `memory`.
-        milliseconds: None: no limit.
-        references: How the names of references begin ("": all of them); None: no references.
+def ask(connection: Connection, look: LookAtMemory) -> Document:
+    """Return the answer of a program.
 
     Raises:
-        UsageError: ``variables`` is neither a bool nor a text.
         MeshError: The program rejects the request.
         ConnectionError, TimeoutError: The program has ended, or does not answer.
     """
-    if not isinstance(variables, bool | str):
-        raise UsageError(f"variables is {variables!r}; expected True, False, or the name of a variable")
-    exact = milliseconds is None
-    look = LookAtMemory(
-        actor=actor,
-        ranks=ranks,
-        variables=bool(variables),
-        opened=variables if isinstance(variables, str) else "",
-        frames=frames,
-        milliseconds=milliseconds,
-        objects=None if exact else OBJECTS,
-        references=references,
-    )
-    return document_of(connection.ask(look, _EXACT_SECONDS if exact else _ANSWER_SECONDS))
+    return document_of(connection.ask(look, _EXACT_SECONDS if look.milliseconds is None else _ANSWER_SECONDS))

@@ -66,6 +66,11 @@ class Buffers:
         self._void = loaded_class("numpy", "void")
         self._dtype = loaded_class("numpy", "dtype")
         self._tensor = loaded_class("torch", "Tensor")
+        #: How the memory of objects of a class is found.
+        self._kinds: tuple[tuple[type | None, str], ...] = (
+            *((mmap.mmap, "mmap"), (_CTYPES, "ctypes"), (self._array, "ndarray"), (self._flat, "flatiter")),
+            *((self._void, "void"), (self._dtype, "dtype"), (self._tensor, "tensor")),
+        )
         #: Whether objects of a class lend, by its identity; with the class, to keep it alive.
         self._lending: dict[int, tuple[type, bool]] = {}
         #: Looked up on torch's class, where a user's subclass cannot override it.
@@ -73,13 +78,8 @@ class Buffers:
 
     def kind(self, cls: type) -> str:
         """Return how the memory of objects of a class is found: ``"ndarray"``, ``"mmap"``, ...; "" for others."""
-        classes = ((mmap.mmap, "mmap"), (_CTYPES, "ctypes"))
-        loaded = (
-            *((self._array, "ndarray"), (self._flat, "flatiter"), (self._void, "void"), (self._dtype, "dtype")),
-            (self._tensor, "tensor"),
-        )
         for base in bases(cls):  # by identity: a metaclass may define ==
-            for known, kind in (*classes, *loaded):
+            for known, kind in self._kinds:
                 if base is known:
                     return kind
         return ""

@@ -14,11 +14,11 @@ from meshrt.errors import UsageError
 from meshrt.hooks.operations import Connection
 from meshrt.inspect.programs import choose, meant
 from meshrt.memory.api import ask
-from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.document import SCHEMA, Document, plain, read, write
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
+from meshrt.memory.operations import MILLISECONDS, LookAtMemory
 from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
 from meshrt.memory.watching import Pace, watch
@@ -140,7 +140,7 @@ def show(arguments: Arguments) -> int:
     run, actor = (given["named"], "".join(words)) if given["named"] else meant(words)
     given["actor"] = given["only"] or actor
     program = choose(run, how="meshrt memory RUN", ranks=True)
-    connection = connect(program, lambda _event, _body: None, lambda: None)
+    connection = connect(program)
     try:
         if given["watch"] is not None:
             _watch(connection, given, look, before)
@@ -189,15 +189,16 @@ def _budget(given: Arguments) -> float | None:
 
 
 def _ask(connection: Connection, given: Arguments, milliseconds: float | None) -> Document:
-    return ask(
-        connection,
+    look = LookAtMemory(
         ranks=given["ranks"],
         actor=given["actor"],
-        variables=given["inside"] or given["vars"],
+        variables=bool(given["inside"]) or given["vars"],
+        opened=given["inside"],
         frames=given["frames"],
         milliseconds=milliseconds,
         references=given["holders"] or ("" if given["refs"] else None),
     )
+    return ask(connection, look)
 
 
 def _show(document: Document, given: Arguments, look: Look) -> None:

@@ -101,7 +101,7 @@ class Document(Looked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def document_of(answer: Looked) -> Document:
-    """Return the document of an answer of `meshrt.memory.root.View`."""
+    """Return the document of an answer of `meshrt.memory.root.Looking`."""
     fields = msgspec.structs.asdict(answer)
     fields["ranks"] = ranks = [
         RankRow(**{**msgspec.structs.asdict(row), "unexplained": _unexplained(row)}) for row in answer.ranks

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from meshrt.memory.contents import Source
 
-__all__ = ["Counts", "Part"]
+__all__ = ["Part", "estimate"]
 
 
 @dataclass(slots=True)
@@ -48,35 +48,24 @@ class Part:
         return self.pending * (1 - self.done / self.total if self.total else not self.done)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Bytes that a walk has counted.
+def estimate(parts: Sequence[Part], *, own: int, behind: int, shown: int) -> int | None:
+    """Return the bytes of the whole; None: nothing is known of what is left.
 
-    Attributes:
-        own: Beside the memory of arrays.
-        behind: Memory of arrays, on all devices.
+    Objects at the same level in containers of unknown length are left out.
+
+    Args:
+        parts: What is left, the outermost first.
+        own: Bytes that were counted beside the memory of arrays.
+        behind: ... in the memory of arrays, on all devices.
         shown: Bytes of arrays as their shapes tell them.
     """
-
-    own: int
-    behind: int
-    shown: int
-
-    def estimate(self, parts: Sequence[Part]) -> int | None:
-        """Return the bytes of the whole; None: nothing is known of what is left.
-
-        Objects at the same level in containers of unknown length are left out.
-
-        Args:
-            parts: What is left, the outermost first.
-        """
-        own_left, shown_left, pending = 0.0, 0.0, 0.0
-        for part in reversed(parts):  # what is left inside of an object belongs to the object
-            own_left += (self.own - part.before + own_left) * part.left()
-            shown_left += (self.shown - part.shown + shown_left) * part.left()
-            pending += part.not_walked()
-        if not (own_left or shown_left or pending):
-            return None
-        walked = self.shown - pending
-        share = min(1.0, self.behind / walked) if walked > 0 else 1.0
-        return round(self.own + own_left + max(self.behind, share * (self.shown + shown_left)))
+    own_left, shown_left, pending = 0.0, 0.0, 0.0
+    for part in reversed(parts):  # what is left inside of an object belongs to the object
+        own_left += (own - part.before + own_left) * part.left()
+        shown_left += (shown - part.shown + shown_left) * part.left()
+        pending += part.not_walked()
+    if not (own_left or shown_left or pending):
+        return None
+    walked = shown - pending
+    share = min(1.0, behind / walked) if walked > 0 else 1.0
+    return round(own + own_left + max(behind, share * (shown + shown_left)))

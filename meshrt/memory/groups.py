@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -71,12 +72,13 @@ class _Sums:
         known = [row for row in self.ranks if row.rss is not None]
         with_pss = [row for row in self.ranks if row.pss is not None]
         sizes, references = self.sizes, self.references
-        exact = all(size.exact for size in sizes)
+        stored = sum(row.count * row.size for row in references) if references else None
+        counted = sum(size.bytes for size in sizes) if sizes else None
+        of_site = by == OF_REFERENCES
         held, likely = sum(size.held for size in sizes), sum(size.likely for size in sizes)
-        devices: dict[str, int] = {}
+        devices: Counter[str] = Counter()
         for size in sizes:
-            for device, count in size.devices.items():
-                devices[device] = devices.get(device, 0) + count
+            devices.update(size.devices)
         growth, growth_exact = _growth(self.members, "growth")
         grown, grown_exact = _growth(self.members, "grown")
         return Group(
@@ -87,9 +89,9 @@ class _Sums:
             rss=sum(row.rss or 0 for row in known) if known else None,
             pss=sum(row.pss or 0 for row in with_pss) if with_pss else None,
             references=sum(row.count for row in references) if references else None,
-            stored=sum(row.count * row.size for row in references) if references else None,
-            bytes=sum(size.bytes for size in sizes) if sizes else None,
-            exact=exact if sizes else None,
+            stored=None if of_site else stored,
+            bytes=stored if of_site else counted,
+            exact=all(size.exact for size in sizes) if sizes or of_site else None,
             estimate=likely if likely > held else None,
             devices=devices or None,
             growth=growth,
@@ -109,12 +111,18 @@ def grouped(document: Document, by: str) -> list[Group]:
     Raises:
         UsageError: The document has no rows of the kind that ``by`` groups.
     """
-    if by == OF_REFERENCES:
-        return _by_site(document)
+    if by == OF_REFERENCES and document.references is None:
+        raise UsageError(f"--by {by} adds up references; expected it with --refs")
     if by in OF_VARIABLES and document.variables is None:
         raise UsageError(f"--by {by} adds up variables; expected it with --vars")
     sums: dict[str, _Sums] = {}
     keys = {(row.mesh_id, row.rank): _key(row, by) for row in document.ranks}
+    if by == OF_REFERENCES:
+        for reference in (*(document.references or ()), *(document.references_ended or ())):
+            group = sums.setdefault(reference.site or reference.kind, _Sums())
+            group.references.append(reference)
+            group.members.append(reference)
+        return _ordered(sums, by)
     if by not in OF_VARIABLES:
         for row in document.ranks:
             group = sums.setdefault(_key(row, by), _Sums())
@@ -136,32 +144,11 @@ def grouped(document: Document, by: str) -> list[Group]:
         group.sizes.append(size)
         if by in OF_VARIABLES:
             group.members.append(size)
+    return _ordered(sums, by)
+
+
+def _ordered(sums: Mapping[str, _Sums], by: str) -> list[Group]:
     return sorted((each.group(key, by) for key, each in sums.items()), key=lambda group: (-group.size, group.key))
-
-
-def _by_site(document: Document) -> list[Group]:
-    if document.references is None:
-        raise UsageError(f"--by {OF_REFERENCES} adds up references; expected it with --refs")
-    members: dict[str, list[ReferenceRow]] = {}
-    for row in (*document.references, *(document.references_ended or ())):
-        members.setdefault(row.site or row.kind, []).append(row)
-    found = []
-    for key, rows in members.items():
-        growth, growth_exact = _growth(rows, "growth")
-        grown, grown_exact = _growth(rows, "grown")
-        found.append(
-            Group(
-                key=key,
-                references=sum(row.count for row in rows),
-                bytes=sum(row.count * row.size for row in rows),
-                exact=True,
-                growth=growth,
-                growth_exact=growth_exact,
-                grown=grown,
-                grown_exact=grown_exact,
-            )
-        )
-    return sorted(found, key=lambda group: -group.size)
 
 
 def _growth(rows: Sequence[Growing], word: str) -> tuple[int | None, bool | None]:

@@ -7,7 +7,7 @@ that may have ``self.cache['train'].data``. No user code is run: no ``__repr__``
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from gc import get_referents
 from itertools import chain, islice
 from types import ModuleType
@@ -46,13 +46,13 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
     Args:
         name: As a row shows it; the name of an actor and a dot may precede it.
     """
-    found = _named(name, [(each.where, each) for each in variables])
+    found = _named(name, variables)
     if not found:
         actor = next((each.actor for each in variables if name.startswith(f"{each.actor}.")), None)
         if actor is not None:
             of_actor = [each for each in variables if each.actor == actor]
             name = name.removeprefix(f"{actor}.")
-            found = _named(name, [(each.where, each) for each in of_actor])
+            found = _named(name, of_actor)
             if not found:
                 return f"actor {actor!r} has no variable {name!r}{_instead(name, [each.where for each in of_actor])}"
     if not found:
@@ -62,7 +62,7 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
         each = variable
         while each.where != name:
             inside = [child.of(each) for child in children(each.value)[0]]
-            nearer = _named(name, [(child.where, child) for child in inside])
+            nearer = _named(name, inside)
             if not nearer:
                 what = f"{each.where} ({type_name(each.value)})"
                 if not inside:
@@ -73,15 +73,15 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
     return opened
 
 
-def _named(name: str, variables: Sequence[tuple[str, Variable]]) -> list[Variable]:
+def _named(name: str, variables: Iterable[Variable]) -> list[Variable]:
     """Return the variables with the longest name that ``name`` equals or begins with."""
     fit = [
-        (where, each)
-        for where, each in variables
-        if name == where or (name.startswith(where) and name[len(where)] in _GOES_ON)
+        each
+        for each in variables
+        if name == each.where or (name.startswith(each.where) and name[len(each.where)] in _GOES_ON)
     ]
-    longest = max((len(where) for where, _ in fit), default=0)
-    return [each for where, each in fit if len(where) == longest]
+    longest = max((len(each.where) for each in fit), default=0)
+    return [each for each in fit if len(each.where) == longest]
 
 
 def _instead(name: str, known: Sequence[str]) -> str:

@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import EndpointCall, Variable
 from meshrt.hooks.services import RankServices
@@ -95,17 +97,20 @@ class Limit:
 
     def _pulse(self) -> None:
         """Check whether the process is near its limit, and take back the room that was made. On the control thread."""
-        used = private(self._services.pid)
-        if self._roomy and self._lock.acquire(blocking=False):  # otherwise a file is being written
-            self._rest(used)
-            self._lock.release()
-        if not self._near and used >= _NEAR * self._count:
+        if not self._lock.acquire(blocking=False):
+            return  # a file is being written, and needs the room that it has
+        try:
+            used = private(self._services.pid)
+            if self._roomy:
+                self._rest(used)
+            if self._near or used < _NEAR * self._count:
+                return
             self._near = True
             self._make_room(_SLACK)
-            RuntimeThread(target=self._near_it, args=(used,), name="meshrt-memory", daemon=True).start()
-
-    def _near_it(self, used: int) -> None:
-        self._write("is near", (), _SLACK, (self._count - used) // _PER_OBJECT)
+        finally:
+            self._lock.release()
+        about = ("is near", (), _SLACK, (self._count - used) // _PER_OBJECT)
+        RuntimeThread(target=self._write, args=about, name="meshrt-memory", daemon=True).start()
 
     def _raised(self, call: EndpointCall, error: BaseException) -> None:
         """Write a file about a MemoryError. On the actor's thread, before its frames unwind."""
@@ -137,7 +142,6 @@ class Limit:
         actors = services.actors()
         asked = MeasureVariables(frames=True, milliseconds=_MILLISECONDS, objects=objects, most=_MOST_ROWS)
         said, _ = rows(actors, asked, variables)
-        known = heap()
         row = RankRow(
             mesh_id=services.mesh_id,
             mesh=services.mesh_name,
@@ -148,10 +152,7 @@ class Limit:
             actors=[actor.name for actor in actors],
             state="running",
             note=note,
-            blocks=known.blocks,
-            malloc_used=known.malloc_used,
-            malloc_free=known.malloc_free,
-            devices=known.devices,
+            **msgspec.structs.asdict(heap()),
             **resident(services.pid).joined(shares(services.pid)).known(),
             unique=said.unique,
             mapped=said.mapped,

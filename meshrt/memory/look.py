@@ -1,18 +1,20 @@
-"""The options of a memory view: the order, the number of rows, and the folding."""
+"""How a memory view is shown: its options, the order and the number of rows, the folding, and the columns of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from meshrt.errors import UsageError
-from meshrt.memory.units import UNITS
+from meshrt.memory.units import amount
+from meshrt.show.table import Room, table
 
 __all__ = [
     "GROUPINGS",
     "GROWTHS",
     "ORDERS",
+    "Column",
     "Growing",
     "Look",
     "Ordered",
@@ -21,6 +23,8 @@ __all__ = [
     "grown",
     "growth_of",
     "largest_first",
+    "lines_of",
+    "rest",
 ]
 
 GROUPINGS = ("host", "actor", "type", "dtype", "rank", "callsite")
@@ -29,6 +33,8 @@ ORDERS = ("size", "pss", "pid", "rank", "kind", "growth")
 _BY_SIZE = ("size", "pss", "growth")
 #: Names of a growth in a document, and at the head of a table: since the earlier look, and since the first one.
 GROWTHS = {"growth": "GROWTH", "grown": "IN ALL"}
+#: Heads of columns that are flush right.
+_NUMBERS = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
 #: Sizes that are this close count as one: a share, and bytes.
 _CLOSE, _CLOSE_BYTES = 0.05, 1 << 20
 
@@ -60,14 +66,11 @@ class Look:
         sort: One of `ORDERS`.
         reverse: Reverse the order.
         most: Rows of a table, >= 1; the largest are shown. None: all.
-        units: One of `UNITS`.
+        units: One of `meshrt.memory.units.UNITS`.
         totals_only: Show no table.
         ranks: Show the table of ranks beside that of variables.
         addresses: Show the addresses of hosts even if all ranks have the same.
         width: Characters of a line; None: no limit.
-
-    Raises:
-        UsageError: A value is not valid.
     """
 
     by: str = ""
@@ -79,17 +82,6 @@ class Look:
     ranks: bool = True
     addresses: bool = False
     width: int | None = None
-
-    def __post_init__(self) -> None:
-        for what, value, known in (
-            ("grouping", self.by, ("", *GROUPINGS)),
-            ("order", self.sort, ORDERS),
-            ("unit", self.units, UNITS),
-        ):
-            if value not in known:
-                raise UsageError(f"unknown {what} {value!r}; expected one of {', '.join(filter(None, known))}")
-        if self.most is not None and self.most < 1:
-            raise UsageError(f"invalid number of rows: {self.most}; expected 1 or more")
 
 
 def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T], Ordered]]) -> tuple[list[T], list[T]]:
@@ -104,6 +96,37 @@ def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T]
     if look.sort not in _BY_SIZE:
         shown.sort(key=keys.get(look.sort, keys["size"]))
     return (shown[::-1] if look.reverse else shown), left_out
+
+
+class Column(NamedTuple, Generic[T]):
+    """A column of a table.
+
+    Attributes:
+        text: Returns the text of a row; None: it has none.
+        wanted: Whether the table has the column.
+    """
+
+    head: str
+    text: Callable[[T], str | None]
+    wanted: bool = True
+
+
+def lines_of(
+    columns: Sequence[Column[T]],
+    rows: Sequence[T],
+    look: Look,
+    drop: Sequence[str] = (),
+    cut: Mapping[str, int] = MappingProxyType({}),
+) -> list[str]:
+    """Return the lines of a table; ``drop``, ``cut``: as of `meshrt.show.table.Room`."""
+    shown = [column for column in columns if column.wanted]
+    cells = [[column.text(row) or "" for column in shown] for row in rows]
+    return table([column.head for column in shown], cells, Room(look.width, drop, cut), right=_NUMBERS)
+
+
+def rest(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:
+    """Return the line about rows that are left out: how many, and their bytes; none if there are none."""
+    return [f"+{count} more, {'' if exact else '>= '}{amount(size, look.units)}"] if count else []
 
 
 def growth_of(row: Growing, word: str) -> int | None:

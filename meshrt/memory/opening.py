@@ -6,6 +6,7 @@ by themselves. Children that the budget does not reach, and children that are to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from sys import getsizeof
@@ -103,10 +104,9 @@ def _inside(
 
 
 def _devices(sizes: Iterable[Size]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for size in sizes:
-        for device, count in size.devices.items():
-            found[device] = found.get(device, 0) + count
+        found.update(size.devices)
     return found
 
 

@@ -7,7 +7,7 @@ docs/json.md describes the fields of rows for users.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated, Self
 
 import msgspec
 
@@ -15,6 +15,7 @@ from meshrt.hooks.measured import Count, Number, ProcessFacts, ReferenceRow, Sto
 from meshrt.hooks.operations import Data, GroupedOperation, Nothing, Operation
 
 __all__ = [
+    "MILLISECONDS",
     "Device",
     "FindHolders",
     "Heap",
@@ -32,9 +33,11 @@ __all__ = [
     "VariableRow",
     "Variables",
     "WireRank",
-    "sums_of",
     "weight",
 ]
+
+#: Processor time for the variables of one rank, if a look names none.
+MILLISECONDS = 200.0
 
 Pid = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,18}$")]
 Some = msgspec.Meta(min_length=1)
@@ -140,6 +143,19 @@ class OfProcess(ProcessFacts, frozen=True, kw_only=True, omit_defaults=True):
     total: Count | None = None
     exact: bool | None = None
     variables_left_out: LeftOut | None = None
+
+    def with_sums(self, told: Variables | None) -> Self:
+        """Return this row with the sums of the process's answer about its variables; None: there is none."""
+        if told is None:
+            return self
+        return msgspec.structs.replace(
+            self,
+            unique=told.unique,
+            mapped=told.mapped,
+            total=told.total,
+            exact=told.exact,
+            variables_left_out=told.left_out,
+        )
 
 
 class ProcessRow(OfProcess, frozen=True, kw_only=True, omit_defaults=True):
@@ -305,7 +321,7 @@ class LookedAtRanks(Looked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LookAtMemory(Operation[LookedAtRanks], frozen=True, kw_only=True, omit_defaults=True, tag="memory.look"):
-    """A look at ranks; defaults are those of `meshrt.memory.asked.Asked`.
+    """A look at ranks.
 
     Attributes:
         actor, ranks: Which ranks; "": all.
@@ -313,7 +329,6 @@ class LookAtMemory(Operation[LookedAtRanks], frozen=True, kw_only=True, omit_def
         opened: The name of a variable: return what is inside it, and nothing else.
         frames: Include the local variables of stack frames that are stopped in the debugger.
         milliseconds: Processor time for the variables of one rank; None: no limit.
-        objects: Objects of one variable; None: no limit.
         references: Include references in the store whose name begins so ("": all); None: no references. For names that
             are given, return the variables that hold them too.
     """
@@ -323,29 +338,5 @@ class LookAtMemory(Operation[LookedAtRanks], frozen=True, kw_only=True, omit_def
     variables: bool = False
     opened: str = ""
     frames: bool = False
-    milliseconds: float | None = 200.0
-    objects: int | None = 2_000_000
+    milliseconds: float | None = MILLISECONDS
     references: str | None = None
-
-
-class SumsOf(TypedDict, total=False):
-    """The sums over the variables of a process, as fields of an `OfProcess`."""
-
-    unique: int | None
-    mapped: int | None
-    total: int | None
-    exact: bool | None
-    variables_left_out: LeftOut | None
-
-
-def sums_of(told: Variables | None) -> SumsOf:
-    """Return the sums of the answer of a process about its variables; None: there is none."""
-    if told is None:
-        return {}
-    return {
-        "unique": told.unique,
-        "mapped": told.mapped,
-        "total": told.total,
-        "exact": told.exact,
-        "variables_left_out": told.left_out,
-    }

@@ -91,7 +91,7 @@ class RankMemory:
         return Grouped(same, heap(counted))
 
     def _holding(self, asked: FindHolders) -> Grouped[Holders, None]:
-        from meshrt.memory.holding import holding  # start-up: most ranks are never asked
+        from meshrt.memory.rows import holding  # start-up: most ranks are never asked
 
         return Grouped(holding(self._services.actors(), asked))
 

@@ -1,25 +1,29 @@
-"""The table of references of the memory view: the objects in shared memory, and their holders."""
+"""The tables of references of the memory view: the objects in shared memory, their holders, and what holds them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from meshrt.escapes import escaped_line
 from meshrt.hooks.measured import ReferenceRow
 from meshrt.memory.document import Document
-from meshrt.memory.look import GROWTHS, Look, Ordered, grown, growth_of, largest_first
-from meshrt.memory.operations import LeftOut
+from meshrt.memory.look import GROWTHS, Column, Look, Ordered, grown, growth_of, largest_first, lines_of, rest
+from meshrt.memory.operations import HoldingRow, LeftOut
 from meshrt.memory.units import amount, change
-from meshrt.selection import fold_ranks
+from meshrt.selection import counted, fold_ranks
 from meshrt.show.text import cut
 
-__all__ = ["holder_names", "named", "reference_table", "store_totals", "with_hosts"]
+__all__ = ["holders_without", "holding_table", "reference_table", "store_totals"]
 
-#: Characters of a call site.
+#: Characters of a call site; and of columns of a narrow terminal.
 _SITE_MAX = 70
+_CUTS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
+#: References that are named for one variable.
+_NAMES = 3
 
 
-def reference_table(document: Document, look: Look) -> tuple[list[str], list[list[str]], int, int]:
-    """Return heads and rows of the table, and the number and bytes of the references that are not shown."""
+def reference_table(document: Document, look: Look) -> list[str]:
+    """Return the lines of the table of references."""
     references = document.references or ()
     keys: dict[str, Callable[[ReferenceRow], Ordered]] = {
         "size": _size,
@@ -29,34 +33,33 @@ def reference_table(document: Document, look: Look) -> tuple[list[str], list[lis
         "growth": grown,
     }
     shown, left_out = largest_first(references, look, keys)
-    names = holder_names(document)
-    growths = {
-        word: head for word, head in GROWTHS.items() if any(growth_of(row, word) is not None for row in references)
-    }
-    cells = [
-        [
-            row.names[0] + (f" x{row.count}" if row.count > 1 else ""),
-            row.kind + (" (file)" if row.disk else ""),
-            amount(row.size, look.units) + (" each" if row.count > 1 else ""),
-            *(change(growth_of(row, word), look.units) for word in growths),
-            named([row.owner], names),
-            named([pid for pid, _ in row.holders], with_hosts(row, document, names)),
-            f"{row.age:.0f}",
-            _site(row.site),
-        ]
-        for row in shown
+    names = _holder_names(document)
+
+    def growth(word: str) -> Column[ReferenceRow]:
+        wanted = any(growth_of(row, word) is not None for row in references)
+        return Column(GROWTHS[word], lambda row: change(growth_of(row, word), look.units), wanted)
+
+    columns: list[Column[ReferenceRow]] = [
+        Column("REFERENCE", lambda row: row.names[0] + (f" x{row.count}" if row.count > 1 else "")),
+        Column("KIND", lambda row: row.kind + (" (file)" if row.disk else "")),
+        Column("SIZE", lambda row: amount(row.size, look.units) + (" each" if row.count > 1 else "")),
+        *map(growth, GROWTHS),
+        Column("OWNER", lambda row: _named([row.owner], names)),
+        Column("HELD BY", lambda row: _named([pid for pid, _ in row.holders], _with_hosts(row, document, names))),
+        Column("AGE s", lambda row: f"{row.age:.0f}"),
+        Column("WRITTEN AT", lambda row: cut(row.site, _SITE_MAX, begin=True)),
     ]
     beyond = document.references_left_out or LeftOut(0, 0)
     count = sum(row.count for row in left_out) + beyond.count
-    heads = ["REFERENCE", "KIND", "SIZE", *growths.values(), "OWNER", "HELD BY", "AGE s", "WRITTEN AT"]
-    return heads, cells, count, sum(map(_size, left_out)) + beyond.bytes
+    lines = lines_of(columns, shown, look, ("AGE s", "KIND", "OWNER"), _CUTS)
+    return [*lines, *rest(count, sum(map(_size, left_out)) + beyond.bytes, look)]
 
 
 def _size(row: ReferenceRow) -> int:
     return row.size * row.count
 
 
-def holder_names(document: Document) -> dict[int, tuple[str, int]]:
+def _holder_names(document: Document) -> dict[int, tuple[str, int]]:
     """Return mesh and rank by pid; for a process that is not a rank, its kind and -1."""
     known = document.holders
     several = len({mesh for mesh, _ in known.values()}) > 1
@@ -66,7 +69,7 @@ def holder_names(document: Document) -> dict[int, tuple[str, int]]:
     return names
 
 
-def with_hosts(
+def _with_hosts(
     row: ReferenceRow, document: Document, names: Mapping[int, tuple[str, int]]
 ) -> dict[int, tuple[str, int]]:
     """Return ``names`` with those of other machines that hold a reference, as far as they are known.
@@ -83,7 +86,7 @@ def with_hosts(
     return {**names, **{pid: (f"host {host}", -1) for pid, host in known}}
 
 
-def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
+def _named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
     """Return the names of processes, with ranks folded: ``"script, 0-15"``."""
     ranks: dict[str, list[int]] = {}
     texts = []
@@ -95,10 +98,6 @@ def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
             ranks.setdefault(mesh, []).append(rank)
     texts += [f"{mesh}: {fold_ranks(found)}" if mesh else fold_ranks(found) for mesh, found in ranks.items()]
     return ", ".join(texts) or "none yet"
-
-
-def _site(site: str) -> str:
-    return cut(site, _SITE_MAX, begin=True)
 
 
 def store_totals(document: Document, look: Look) -> list[str]:
@@ -118,11 +117,63 @@ def store_totals(document: Document, look: Look) -> list[str]:
         if rows:
             unique = sum(map(_size, rows))
             total = sum(_size(row) * len(row.holders) for row in rows)
-            line += f"; {_counted(sum(row.count for row in rows))}: {amount(unique, look.units)}, each byte once "
+            references = counted(sum(row.count for row in rows), "reference")
+            line += f"; {references}: {amount(unique, look.units)}, each byte once "
             line += f"({amount(total, look.units)} summed over holders)"
         lines.append(line)
     return lines
 
 
-def _counted(count: int) -> str:
-    return f"{count} reference" + ("" if count == 1 else "s")
+def holding_table(document: Document, look: Look) -> list[str]:
+    """Return the lines about what holds references: variables, and processes without such a variable."""
+    meshes = {row.mesh_id: row.mesh for row in document.ranks}
+
+    def who(row: HoldingRow) -> str:
+        mesh = f"{meshes.get(row.mesh_id, row.mesh_id)} " if len(meshes) > 1 else ""
+        return mesh + fold_ranks(row.ranks) if row.mesh_id else "script"
+
+    def names(row: HoldingRow) -> str:
+        return ", ".join(row.references[:_NAMES]) + f" and {row.count - _NAMES} more" * (row.count > _NAMES)
+
+    columns: list[Column[HoldingRow]] = [
+        Column("HELD BY RANK", who),
+        Column("ACTOR", lambda row: row.actor),
+        Column("VARIABLE", lambda row: row.where),
+        Column("TYPE", lambda row: row.type),
+        Column("REFERENCE", names),
+    ]
+    rows = document.holding or ()
+    lines = lines_of(columns, rows, look, ("TYPE",), {"VARIABLE": 24, "TYPE": 12}) if rows else []
+    return [*lines, *map(escaped_line, holders_without(document))]
+
+
+def holders_without(document: Document) -> list[str]:
+    """Return lines about processes that hold a reference in no variable that was found, with the probable reason."""
+    found = {(row.mesh_id, rank) for row in document.holding or () for rank in row.ranks}
+    counted = "" if document.holding_exact else " that was counted (--exact counts all)"
+    nowhere = f"in no variable{counted}: a local of an endpoint or of the script, or on its way"
+    unchosen = "not asked, as others were chosen"
+    why = {int(pid): unchosen for pid in document.holders}
+    asked = {}
+    for rank in document.ranks:
+        asked[rank.pid] = (rank.mesh_id, rank.rank)
+        silent = rank.state in ("dead", "not-answering")
+        why[rank.pid] = (rank.note or rank.state) if silent else nowhere
+    for process in document.processes:
+        if process.kind == "script":
+            asked[process.pid] = ("", -1)
+            why[process.pid] = unchosen if document.chosen else nowhere
+        else:
+            why[process.pid] = "of a host agent: for other ranks"
+    reasons: dict[str, list[int]] = {}
+    lines = []
+    names = _holder_names(document)
+    references = document.references or ()
+    for row in references:
+        others = [pid for pid, _ in row.holders if pid < 0]
+        if others:
+            lines.append(f"{_named(others, _with_hosts(row, document, names))}: for ranks there, which are named above")
+    for pid in dict.fromkeys(pid for row in references for pid, _ in row.holders if pid >= 0):
+        if asked.get(pid) not in found:
+            reasons.setdefault(why.get(pid, "of no rank that runs now"), []).append(pid)
+    return [*dict.fromkeys(lines), *(f"{_named(pids, names)}: {text}" for text, pids in reasons.items())]

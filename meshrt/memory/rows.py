@@ -1,4 +1,4 @@
-"""The rows of one rank: its variables by size."""
+"""The rows of one rank: its variables by size, and those that hold references."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from types import FunctionType
 from meshrt.hooks.facts import ActorState, Variable
 from meshrt.inspect.capping import cap
 from meshrt.memory.buffers import Buffers
-from meshrt.memory.operations import LeftOut, MeasureVariables, SizeRow, VariableRow, Variables
+from meshrt.memory.operations import (
+    FindHolders,
+    Holders,
+    HoldingRow,
+    LeftOut,
+    MeasureVariables,
+    SizeRow,
+    VariableRow,
+    Variables,
+)
 from meshrt.memory.sizing import Budget, Size, Snapshot
 from meshrt.memory.variables import Facts, all_variables, facts_of, namespaces, type_name
 from meshrt.memory.walk import BUDGET
 
-__all__ = ["SHARED", "row_of", "rows"]
+__all__ = ["SHARED", "holding", "row_of", "rows"]
 
 #: The share of a rank's time that one variable may take, until all have had theirs.
 _SHARE = 0.1
@@ -25,6 +34,8 @@ _SMALL = (FunctionType, staticmethod, classmethod, property)
 #: Names that a row lists.
 _NAMES = 5
 _NAME_MAX = 200
+#: References that are named for one variable.
+_REFERENCES = 20
 
 
 def rows(
@@ -61,6 +72,31 @@ def rows(
         exact=all(size.exact for size in sizes),
     )
     return told, budget.seconds()
+
+
+def holding(actors: Sequence[ActorState], asked: FindHolders, more: Iterable[Variable] = ()) -> Holders:
+    """Return the variables that hold references, or arrays and tensors in shared memory; ``more``: other variables."""
+    budget = Budget.of(asked.milliseconds, asked.objects)
+    known = chain(more, all_variables(actors, frames=True))
+    variables = [each for each in known if asked.actor in ("", each.actor)]
+    snapshot = Snapshot(stop=namespaces(actors))
+    found, exact = [], True
+    for number, variable in enumerate(variables):
+        size = snapshot.measure(variable.value, budget)
+        exact = exact and size.why != BUDGET
+        names = sorted(f"{segment:016x}" for segment in snapshot.segments(number))
+        names = [name for name in names if name.startswith(asked.begins)]
+        if names:
+            row = HoldingRow(
+                actor=variable.actor,
+                kind=variable.kind,
+                where=variable.where,
+                type=type_name(variable.value),
+                references=names[:_REFERENCES],
+                count=len(names),
+            )
+            found.append(row)
+    return Holders(found, exact)
 
 
 def _mapped(snapshot: Snapshot) -> int | None:

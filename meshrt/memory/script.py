@@ -9,10 +9,9 @@ from types import FunctionType
 from typing import Any
 
 from meshrt.hooks.facts import Answered, Variable
-from meshrt.memory.holding import holding
 from meshrt.memory.opening import opened
 from meshrt.memory.operations import FindHolders, Heap, Holders, MeasureVariables, Variables
-from meshrt.memory.rows import rows
+from meshrt.memory.rows import holding, rows
 from meshrt.memory.variables import own_names
 from meshrt.wire.source import command_text
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from meshrt.escapes import escaped_line
 from meshrt.memory.devices import device_names, kept_on_devices
 from meshrt.memory.document import Document, unmeasured
 from meshrt.memory.groups import OF_REFERENCES, Group, grouped, is_exact
-from meshrt.memory.holdtable import holders_without, holding_table
-from meshrt.memory.look import GROWTHS, Growing, Look, Ordered, alike, grown, growth_of, largest_first
+from meshrt.memory.look import (
+    GROWTHS,
+    Column,
+    Growing,
+    Look,
+    Ordered,
+    alike,
+    grown,
+    growth_of,
+    largest_first,
+    lines_of,
+    rest,
+)
 from meshrt.memory.operations import LeftOut, OfProcess, RankRow, SizeRow, VariableRow
-from meshrt.memory.reftable import reference_table
+from meshrt.memory.reftable import holding_table, reference_table
 from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
 from meshrt.memory.walk import BUDGET
 from meshrt.selection import fold_ranks
-from meshrt.show.table import Room, table
 from meshrt.show.text import cut
 
 __all__ = ["render"]
@@ -29,15 +38,11 @@ _NAMES_MAX = 60
 #: Growth by which ranks, and sizes of one variable, may differ and still be alike; bytes.
 _RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
 
-#: Columns that are flush right.
-_NUMBERS = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
 #: Columns that a narrow terminal drops, the least important first; and columns that are cut before, to so much.
 _RANK_DROPS = ("FREE", "SHARED", "PINNED", "HEAP", "ADDRESS", "HOST", "PID", "SWAP", "HOLDS", "PSS", "STORE", "ACTOR")
 _RANK_CUTS = {"STATE": 24, "ACTOR": 12, "HOST": 12, "RANK": 16}
 _VARIABLE_DROPS = ("ALSO IN", "SHAPE", "TYPE", "ACTOR")
 _VARIABLE_CUTS = {"ALSO IN": 12, "VARIABLE": 30, "TYPE": 16}
-_REFERENCE_DROPS = ("AGE s", "KIND", "OWNER")
-_REFERENCE_CUTS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
 
 #: Measures that must be close for ranks to share a row; and the bytes by which they may differ.
 _MEASURES: tuple[tuple[Callable[[RankRow], int], int], ...] = (
@@ -71,8 +76,8 @@ def render(document: Document, look: Look) -> str:
         if look.by in ("", "rank"):
             tables = [_ranks(document, look)] if look.ranks else []
             tables += [_variables(document, document.variables, look)] if document.variables is not None else []
-            tables += [_references(document, look)] if document.references is not None else []
-            tables += [_holding(document, look)] if document.holding is not None else []
+            tables += [reference_table(document, look)] if document.references is not None else []
+            tables += [holding_table(document, look)] if document.holding is not None else []
             lines += [line for table in tables for line in (*table, "")][:-1]
         else:
             lines += _groups(document, look)
@@ -85,7 +90,9 @@ def render(document: Document, look: Look) -> str:
 
 def _ranks(document: Document, look: Look) -> list[str]:
     ranks = document.ranks
-    groups = _folded(ranks) if len(ranks) > _FOLD_ABOVE and look.by != "rank" else [[row] for row in ranks]
+    groups: Sequence[Sequence[RankRow]] = (
+        _folded(ranks) if len(ranks) > _FOLD_ABOVE and look.by != "rank" else [[row] for row in ranks]
+    )
     keys: dict[str, Callable[[Sequence[RankRow]], Ordered]] = {
         "size": lambda rows: max(row.rss or 0 for row in rows),
         "pss": lambda rows: max(row.pss or 0 for row in rows),
@@ -95,46 +102,48 @@ def _ranks(document: Document, look: Look) -> list[str]:
         "kind": lambda rows: (rows[0].state, rows[0].rank),
     }
     shown, left_out = largest_first(groups, look, keys)
-    several = len({row.mesh_id for row in ranks}) > 1
-    columns: dict[str, Callable[[Sequence[RankRow]], str]] = {
-        "RANK": lambda rows: _label(rows),
-        **({"MESH": lambda rows: rows[0].mesh or rows[0].mesh_id} if several else {}),
-        "ACTOR": lambda rows: ",".join(rows[0].actors) or "-",
-        "HOST": lambda rows: _hosts(rows),
-        "ADDRESS": lambda rows: _addresses(rows),
-        "PID": lambda rows: str(rows[0].pid or "") if len(rows) == 1 else "",
-        "RSS": lambda rows: _span([row.rss for row in rows], look),
-        "PSS": lambda rows: _span([row.pss for row in rows], look),
-        "SHARED": lambda rows: _span([row.shared for row in rows], look),
-        "HEAP": lambda rows: _span([row.anonymous for row in rows], look),
-        "FREE": lambda rows: _span([row.malloc_free for row in rows], look),
-        "SWAP": lambda rows: _span([row.swap for row in rows], look),
-        "STORE": lambda rows: _span([row.store_own or 0 for row in rows], look),
-        "PINNED": lambda rows: _span([row.store_pinned or 0 for row in rows], look),
-        "HOLDS": lambda rows: _span([row.store_held or 0 for row in rows], look),
-        "GPU": lambda rows: _devices(rows, look),
-        **{head: _growth_of(word, look) for word, head in GROWTHS.items()},
-        "STATE": lambda rows: rows[0].state + (f" ({rows[0].note})" if rows[0].note else ""),
-    }
-    absent = {
-        "ADDRESS": not look.addresses and len({row.address or "" for row in ranks} - {""}) < 2,
-        "SWAP": not any(row.swap for row in ranks),
-        "STORE": not any(row.store_own for row in ranks),
-        "PINNED": not any(row.store_pinned for row in ranks),
-        "HOLDS": not any(row.store_held for row in ranks),
-        "GPU": not any(row.devices for row in ranks),
-        "GROWTH": document.since is None,
-        "IN ALL": document.since_first is None,
-        "FREE": all(row.malloc_free is None for row in ranks),
-    }
-    names = [name for name in columns if not absent.get(name)]
+    columns: list[Column[Sequence[RankRow]]] = [
+        Column("RANK", _label),
+        Column("MESH", lambda rows: rows[0].mesh or rows[0].mesh_id, len({row.mesh_id for row in ranks}) > 1),
+        Column("ACTOR", lambda rows: ",".join(rows[0].actors) or "-"),
+        Column("HOST", _hosts),
+        Column("ADDRESS", _addresses, look.addresses or len({row.address or "" for row in ranks} - {""}) > 1),
+        Column("PID", lambda rows: str(rows[0].pid or "") if len(rows) == 1 else ""),
+        Column("RSS", lambda rows: _span([row.rss for row in rows], look)),
+        Column("PSS", lambda rows: _span([row.pss for row in rows], look)),
+        Column("SHARED", lambda rows: _span([row.shared for row in rows], look)),
+        Column("HEAP", lambda rows: _span([row.anonymous for row in rows], look)),
+        Column(
+            "FREE",
+            lambda rows: _span([row.malloc_free for row in rows], look),
+            any(row.malloc_free is not None for row in ranks),
+        ),
+        Column("SWAP", lambda rows: _span([row.swap for row in rows], look), any(row.swap for row in ranks)),
+        Column(
+            "STORE", lambda rows: _span([row.store_own or 0 for row in rows], look), any(row.store_own for row in ranks)
+        ),
+        Column(
+            "PINNED",
+            lambda rows: _span([row.store_pinned or 0 for row in rows], look),
+            any(row.store_pinned for row in ranks),
+        ),
+        Column(
+            "HOLDS",
+            lambda rows: _span([row.store_held or 0 for row in rows], look),
+            any(row.store_held for row in ranks),
+        ),
+        Column("GPU", lambda rows: _devices(rows, look), any(row.devices for row in ranks)),
+        Column("GROWTH", lambda rows: _growth_of(rows, "growth", look), document.since is not None),
+        Column("IN ALL", lambda rows: _growth_of(rows, "grown", look), document.since_first is not None),
+        Column("STATE", lambda rows: rows[0].state + (f" ({rows[0].note})" if rows[0].note else "")),
+    ]
     drop = [name for name in _RANK_DROPS if name != "ADDRESS" or not look.addresses]
-    lines = _table(names, [[columns[name](rows) for name in names] for rows in shown], look, drop, _RANK_CUTS)
-    rest = [row for rows in left_out for row in rows]
-    unknown = sum(map(unmeasured, rest))
-    if rest and unknown == len(rest):
+    lines = lines_of(columns, shown, look, drop, _RANK_CUTS)
+    others = [row for rows in left_out for row in rows]
+    unknown = sum(map(unmeasured, others))
+    if others and unknown == len(others):
         return [*lines, f"+{unknown} more"]
-    return [*lines, *_more(len(rest), sum(row.rss or 0 for row in rest), look, exact=not unknown)]
+    return [*lines, *rest(len(others), sum(row.rss or 0 for row in others), look, exact=not unknown)]
 
 
 def _folded(rows: Sequence[RankRow]) -> list[list[RankRow]]:
@@ -160,15 +169,9 @@ def _hosts(rows: Sequence[RankRow]) -> str:
     return f"{first} (+{len(names) - 1})" if len(names) > 1 else first
 
 
-def _growth_of(word: str, look: Look) -> Callable[[Sequence[Growing]], str]:
-    def text(rows: Sequence[Growing]) -> str:
-        return _bound(rows, word) + _span([growth_of(row, word) for row in rows], look, change, "")
-
-    return text
-
-
-def _bound(rows: Sequence[Growing], word: str) -> str:
-    return "" if all(is_exact(row, word) for row in rows) else ">= "
+def _growth_of(rows: Sequence[Growing], word: str, look: Look) -> str:
+    bound = "" if all(is_exact(row, word) for row in rows) else ">= "
+    return bound + _span([growth_of(row, word) for row in rows], look, change, "")
 
 
 def _addresses(rows: Sequence[RankRow]) -> str:
@@ -203,27 +206,27 @@ def _variables(document: Document, variables: Sequence[VariableRow], look: Look)
         "kind": lambda row: (row.variable.kind, row.variable.type, -row.size.likely),
     }
     shown, left_out = largest_first(rows, look, keys)
-    growths = {
-        head: word for word, head in GROWTHS.items() if any(growth_of(row.size, word) is not None for row in rows)
-    }
+
+    def growth(word: str) -> Column[_Shown]:
+        wanted = any(growth_of(row.size, word) is not None for row in rows)
+        return Column(GROWTHS[word], lambda row: _growth_of(row.sizes, word, look), wanted)
+
     several = len({row.variable.actor for row in rows if row.variable.mesh_id}) > 1  # the column of ranks has scripts
-    names = ["VARIABLE", *(["ACTOR"] if several else []), "TYPE", "SHAPE", "SIZE", *growths]
-    cells = []
-    for row in shown:
-        texts = {
-            "VARIABLE": row.variable.where,
-            "ACTOR": row.variable.actor,
-            "TYPE": row.variable.type,
-            "SHAPE": _shape(row),
-            "SIZE": size_text(row.size, look.units, max(size.bytes for size in row.sizes)),
-            **{head: _growth_of(word, look)(row.sizes) for head, word in growths.items()},
-        }
-        cells.append([*(texts[name] for name in names), _who(row, document), _remark(row.size)])
-    lines = _table([*names, "RANKS", "ALSO IN"], cells, look, _VARIABLE_DROPS, _VARIABLE_CUTS)
+    columns: list[Column[_Shown]] = [
+        Column("VARIABLE", lambda row: row.variable.where),
+        Column("ACTOR", lambda row: row.variable.actor, several),
+        Column("TYPE", lambda row: row.variable.type),
+        Column("SHAPE", _shape),
+        Column("SIZE", lambda row: size_text(row.size, look.units, max(size.bytes for size in row.sizes))),
+        *map(growth, GROWTHS),
+        Column("RANKS", lambda row: _who(row, document)),
+        Column("ALSO IN", lambda row: _remark(row.size)),
+    ]
+    lines = lines_of(columns, shown, look, _VARIABLE_DROPS, _VARIABLE_CUTS)
     beyond = document.variables_left_out or LeftOut(0, 0)
     exact = beyond.exact is not False and all(row.size.exact for row in left_out)
     size = sum(row.size.held for row in left_out) + beyond.bytes
-    return [*lines, *_more(len(left_out) + beyond.count, size, look, exact=exact), *_beyond(document, look)]
+    return [*lines, *rest(len(left_out) + beyond.count, size, look, exact=exact), *_beyond(document, look)]
 
 
 def _beyond(document: Document, look: Look) -> list[str]:
@@ -292,19 +295,6 @@ def _remark(size: SizeRow) -> str:
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
-def _references(document: Document, look: Look) -> list[str]:
-    heads, cells, count, size = reference_table(document, look)
-    return [*_table(heads, cells, look, _REFERENCE_DROPS, _REFERENCE_CUTS), *_more(count, size, look)]
-
-
-def _holding(document: Document, look: Look) -> list[str]:
-    heads, cells = holding_table(document)
-    return [
-        *(_table(heads, cells, look, ("TYPE",), {"VARIABLE": 24, "TYPE": 12}) if cells else []),
-        *map(escaped_line, holders_without(document)),
-    ]
-
-
 def _groups(document: Document, look: Look) -> list[str]:
     rows = grouped(document, look.by)
     keys: dict[str, Callable[[Group], Ordered]] = {
@@ -316,8 +306,8 @@ def _groups(document: Document, look: Look) -> list[str]:
         "pid": lambda row: row.key,
     }
     shown, left_out = largest_first(rows, look, keys)
-    of_references = look.by == OF_REFERENCES
-    columns: dict[str, Callable[[Group], str | None]] = {
+    size_head = "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES"
+    texts: dict[str, Callable[[Group], str | None]] = {
         "ADDRESS": lambda row: row.address,
         "RANKS": lambda row: _number(row.ranks),
         "REFERENCES": lambda row: _number(row.references),
@@ -325,14 +315,13 @@ def _groups(document: Document, look: Look) -> list[str]:
         "VARIABLES": lambda row: _number(row.variables),
         "RSS": lambda row: _of_known(row, row.rss, look),
         "PSS": lambda row: _of_known(row, row.pss, look),
-        "SIZE" if of_references else "IN VARIABLES": lambda row: _of_group(row, look),
-        "GROWTH": lambda row: _growth_of_group(row, "growth", look),
-        "IN ALL": lambda row: _growth_of_group(row, "grown", look),
+        size_head: lambda row: _of_group(row, look),
+        "GROWTH": lambda row: _growth_of([row], "growth", look) or None,
+        "IN ALL": lambda row: _growth_of([row], "grown", look) or None,
     }
-    names = [name for name, text in columns.items() if any(text(row) is not None for row in rows)]
-    cells = [[row.key, *(columns[name](row) or "" for name in names)] for row in shown]
-    lines = _table([look.by.upper(), *names], cells, look)
-    return [*lines, *_more(len(left_out), sum(row.size for row in left_out), look)]
+    columns = [Column(head, text, any(text(row) is not None for row in rows)) for head, text in texts.items()]
+    lines = lines_of([Column(look.by.upper(), lambda row: row.key), *columns], shown, look)
+    return [*lines, *rest(len(left_out), sum(row.size for row in left_out), look)]
 
 
 def _number(count: int | None) -> str | None:
@@ -348,22 +337,3 @@ def _of_group(row: Group, look: Look) -> str | None:
         return None
     held = SizeRow(bytes=row.bytes, exact=bool(row.exact), estimate=row.estimate, devices=row.devices or {})
     return size_text(held, look.units)
-
-
-def _growth_of_group(row: Group, word: str, look: Look) -> str | None:
-    growth = growth_of(row, word)
-    return None if growth is None else _bound([row], word) + change(growth, look.units)
-
-
-def _more(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:
-    return [f"+{count} more, {'' if exact else '>= '}{amount(size, look.units)}"] if count else []
-
-
-def _table(
-    heads: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    look: Look,
-    drop: Sequence[str] = (),
-    cut: Mapping[str, int] = MappingProxyType({}),
-) -> list[str]:
-    return table(heads, cells, Room(look.width, drop, cut), right=_NUMBERS)

@@ -9,7 +9,7 @@ from meshrt.memory.document import Document, Totals, TotalsOfVariables
 from meshrt.memory.look import Look, growth_of
 from meshrt.memory.reftable import store_totals
 from meshrt.memory.units import amount, change
-from meshrt.selection import fold_ranks
+from meshrt.selection import counted, fold_ranks
 from meshrt.show.text import since
 
 __all__ = ["growth_of_ranks", "totals"]
@@ -29,7 +29,7 @@ def totals(document: Document, look: Look) -> list[str]:
 
     lines = [f"{_of_ranks(sums, shown)}{_of_runtime(document, shown)}"]
     if sums.without_pss:
-        lines.append(f"the PSS of {_count(sums.without_pss, 'rank')} has not come in time")
+        lines.append(f"the PSS of {counted(sums.without_pss)} has not come in time")
     if sums.devices:
         lines += device_totals(sums.devices, look.units)
     lines += store_totals(document, look)
@@ -43,7 +43,7 @@ def totals(document: Document, look: Look) -> list[str]:
         )
         restarted = [row.rank for row in document.ranks if row.restarted]
         if restarted:
-            which = f"{_count(len(restarted), 'rank')} ({fold_ranks(restarted)})"
+            which = f"{counted(len(restarted))} ({fold_ranks(restarted)})"
             lines.append(f"started again since then: {which}; how much more they have than before is not known")
     lines += [
         f"the view to compare with was kept without {_KEPT_BY[table]}: how {table} have grown is not known"
@@ -75,7 +75,7 @@ def growth_of_ranks(document: Document, word: str, when: str, units: str) -> str
 
 
 def _of_ranks(sums: Totals, shown: Callable[[int], str]) -> str:
-    count = _count(sums.ranks, "rank")
+    count = counted(sums.ranks)
     unknown = sums.without_rss or 0  # a view of an earlier version does not contain it
     if unknown:
         if unknown == sums.ranks:
@@ -104,20 +104,18 @@ def _variables_totals(document: Document, told: TotalsOfVariables, shown: Callab
     bound, rest = ("", "") if told.exact else (">= ", "at most ")
     # Bytes that were not counted may be in a variable: the text must not send the user elsewhere.
     nowhere = "what no variable reaches" if told.exact else "what of the variables with >= was not counted (--exact)"
-    if document.opened:
-        what = f"{document.opened} of {_count(told.ranks, 'rank')}"
-        of_ranks = [f"{what}: {bound}{shown(told.unique)} summed over ranks"] if told.ranks else []
-        return [*of_ranks, *_of_script(document, document.opened, shown), *_without(document)]
-    if not told.ranks:
-        return [*_of_script(document, "variables", shown), *_without(document)]
-    lines = [
-        f"variables of {_count(told.ranks, 'rank')}: {bound}{shown(told.unique)}, each byte once "
-        f"({bound}{shown(told.total)} summed over variables)",
-        f"not explained: {rest}{shown(told.unexplained)} of {shown(told.rss)} RSS: the interpreter, modules, "
-        f"{nowhere}; known: {shown(told.file)} files and libraries, {shown(told.malloc_free)} "
-        f"free in malloc, {shared}variables",
-    ]
-    return [*lines, *_of_script(document, "variables", shown), *_without(document)]
+    lines = []
+    if told.ranks and document.opened:
+        lines = [f"{document.opened} of {counted(told.ranks)}: {bound}{shown(told.unique)} summed over ranks"]
+    elif told.ranks:
+        lines = [
+            f"variables of {counted(told.ranks)}: {bound}{shown(told.unique)}, each byte once "
+            f"({bound}{shown(told.total)} summed over variables)",
+            f"not explained: {rest}{shown(told.unexplained)} of {shown(told.rss)} RSS: the interpreter, modules, "
+            f"{nowhere}; known: {shown(told.file)} files and libraries, {shown(told.malloc_free)} "
+            f"free in malloc, {shared}variables",
+        ]
+    return [*lines, *_of_script(document, document.opened or "variables", shown), *_without(document)]
 
 
 def _of_script(document: Document, what: str, shown: Callable[[int], str]) -> list[str]:
@@ -130,15 +128,11 @@ def _of_script(document: Document, what: str, shown: Callable[[int], str]) -> li
 
 def _without(document: Document) -> list[str]:
     """Return why there are no variables of some ranks."""
-    lines = []
     reasons: dict[str, list[int]] = {}
     for row in document.ranks:
         if row.unique is None:
             reasons.setdefault(row.note or row.state, []).append(row.rank)
-    for why, ranks in list(reasons.items())[:_MOST_REASONS]:
-        lines.append(f"no variables of {_count(len(ranks), 'rank')} ({fold_ranks(ranks)}): {why}")
-    return lines
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
+    return [
+        f"no variables of {counted(len(ranks))} ({fold_ranks(ranks)}): {why}"
+        for why, ranks in list(reasons.items())[:_MOST_REASONS]
+    ]

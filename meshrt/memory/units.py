@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 from meshrt.errors import UsageError
+from meshrt.memory.operations import SizeRow
 from meshrt.store.limits import parse_size
 
-__all__ = ["UNITS", "Sized", "amount", "bytes_of", "change", "size_text", "span"]
+__all__ = ["UNITS", "amount", "bytes_of", "change", "size_text", "span"]
 
 _FACTORS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 #: Values of ``--units``.
@@ -16,13 +14,7 @@ UNITS = ("auto", *_FACTORS)
 
 
 def amount(count: int, unit: str = "auto") -> str:
-    """Return ``count`` bytes as text: ``"9.2 MiB"``.
-
-    Raises:
-        UsageError: ``unit`` is not one of `UNITS`.
-    """
-    if unit not in UNITS:
-        raise UsageError(f"unknown unit {unit!r}; expected one of {', '.join(UNITS)}")
+    """Return ``count`` bytes as text, in one of `UNITS`: ``"9.2 MiB"``."""
     if unit == "auto":
         unit = next((name for name, factor in reversed(_FACTORS.items()) if abs(count) >= factor), "B")
     number = count / _FACTORS[unit]
@@ -56,23 +48,7 @@ def span(least: str, most: str) -> str:
     return f"{number} - {most}" if unit == most.partition(" ")[2] else f"{least} - {most}"
 
 
-class Sized(Protocol):
-    """The size of a variable, or of several."""
-
-    @property
-    def bytes(self) -> int: ...
-
-    @property
-    def exact(self) -> bool: ...
-
-    @property
-    def estimate(self) -> int | None: ...
-
-    @property
-    def devices(self) -> Mapping[str, int]: ...
-
-
-def size_text(size: Sized, unit: str = "auto", most: int | None = None) -> str:
+def size_text(size: SizeRow, unit: str = "auto", most: int | None = None) -> str:
     """Return the size of a variable: ``"= 9.2 MiB"`` is exact, ``">= 18.1 MiB"`` a lower bound, ``"~"`` an estimate.
 
     Each amount has its mark: an estimate is one of all memory, on devices too.

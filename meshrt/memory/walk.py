@@ -29,7 +29,7 @@ from typing import Any
 from meshrt.inspect.values import class_name
 from meshrt.memory.buffers import HOST, MAPPED, SHARED, Memory, Place
 from meshrt.memory.contents import CONTAINERS, SLICE, Copied, Lying, Source, keys, keys_and_values
-from meshrt.memory.estimating import Counts, Part
+from meshrt.memory.estimating import Part, estimate
 from meshrt.memory.hiding import ended
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
 from meshrt.memory.marks import REGION, SLOT, SLOTS, Marks
@@ -148,14 +148,14 @@ class Walk:
                 for part in self._parts:
                     if part.source.copied:
                         part.alone = 0  # a later walk sees the reference of the copy, and remembers the object
-                return self._size(BUDGET, self._counts().estimate(self._parts))
+                return self._size(BUDGET, self._estimate())
             if self._objects >= _FEW:
                 time.sleep(0)  # releases the GIL to a thread that waits for it
         return self._size(self._hidden, None)
 
-    def _counts(self) -> Counts:
-        held = self._behind + sum(self._devices.values())
-        return Counts(self._bytes - self._behind, held, self._shown)
+    def _estimate(self) -> int | None:
+        behind = self._behind + sum(self._devices.values())
+        return estimate(self._parts, own=self._bytes - self._behind, behind=behind, shown=self._shown)
 
     def _size(self, why: str, estimate: int | None) -> Size:
         return Size(self._bytes, self._objects, not why, estimate, why, {**self._devices}, {**self._shared})
@@ -245,22 +245,16 @@ class Walk:
             objects = [each for each, size in zip(objects, sizes, strict=True) if size <= _LARGE]
             total = sum(size for size in sizes if size <= _LARGE)
         if _DICT in classes:
-            self._refer_dicts(
-                [each for each in objects if type(each) is dict],
-                holder,
-                at_once=SLICE if total <= _TOGETHER else _TOGETHER // _LARGE,
-            )
+            # The collector tells only the values of a dict whose keys are all strings.
+            dicts = [each for each in objects if type(each) is dict]
+            source = keys_and_values(dicts, SLICE if total <= _TOGETHER else _TOGETHER // _LARGE)
+            self._push(source, holder, total=2 * sum(map(len, dicts)))
             objects = [each for each in objects if type(each) is not dict]
         if total <= _TOGETHER:
             self._push_copy(get_referents(*objects), holder)
         else:
             length = sum(len(each) for each in objects if type(each) in CONTAINERS)
             self._push(Lying(chain.from_iterable(map(get_referents, objects))), holder, total=length)
-
-    def _refer_dicts(self, objects: list[dict[Any, Any]], holder: int, *, at_once: int) -> None:
-        # The collector tells only the values of a dict whose keys are all strings.
-        source = keys_and_values(objects, at_once)
-        self._push(source, holder, total=2 * sum(map(len, objects)))
 
     def _take_kind(self, kind: Kind, objects: list[Any], holder: int) -> None:
         """Take objects of one class that is not plain."""

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from meshrt.selection.extent import Extent, Point
-from meshrt.selection.folding import fold_coordinates, fold_ranks, group_by_value
+from meshrt.selection.folding import counted, fold_coordinates, fold_ranks, group_by_value
 from meshrt.selection.shape import Shape
 from meshrt.selection.slices import Slice
 from meshrt.selection.trait import MeshTrait
@@ -40,6 +40,7 @@ __all__ = [
     "Selection",
     "Shape",
     "Slice",
+    "counted",
     "dimensions_of",
     "fold_coordinates",
     "fold_ranks",

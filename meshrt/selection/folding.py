@@ -1,4 +1,4 @@
-"""Sets of ranks in few characters: ``0-7,9-15``, ``1-31:2``, ``hosts=*, gpus=3``; and equal answers folded together."""
+"""Sets of ranks in few characters: ``0-7,9-15``, ``1-31:2``, ``hosts=*, gpus=3``; equal answers folded together."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import TypeVar
 
 from meshrt.selection.shape import Shape
 
-__all__ = ["fold_coordinates", "fold_ranks", "group_by_value", "spacing"]
+__all__ = ["counted", "fold_coordinates", "fold_ranks", "group_by_value", "spacing"]
 
 T = TypeVar("T")
 
 _STRIDED = 4  # from so many ranks on, first-last:step is shorter than the list
+
+
+def counted(count: int, what: str = "rank") -> str:
+    """Return a number of things: ``"1 rank"``, ``"2 ranks"``."""
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def fold_ranks(ranks: Iterable[int]) -> str:

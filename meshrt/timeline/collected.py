@@ -79,20 +79,13 @@ class Collected:
 
     def add(self, mesh_id: str, rank: int, part: Part) -> None:
         """Add a part of one rank."""
-        pid = part.pid
-        if pid not in self.tracks:
-            host = self._meshes[mesh_id][2].get(rank, "")
-            self.tracks[pid] = RankTrack(pid, mesh_id, rank, self.name(mesh_id, rank), host)
-        self._extend(self.tracks[pid], part)
+        host = self._meshes[mesh_id][2].get(rank, "")
+        self._extend(RankTrack(part.pid, mesh_id, rank, self.name(mesh_id, rank), host), part)
         self.without.pop((mesh_id, rank), None)
 
     def add_script(self, part: Part, name: str) -> None:
         """Add a part of the script."""
-        pid = part.pid
-        if pid not in self.tracks:
-            self.tracks[pid] = RankTrack(pid, "", SCRIPT, name, "")
-        track = self.tracks[pid]
-        self._extend(track, part)
+        track = self._extend(RankTrack(part.pid, "", SCRIPT, name, ""), part)
         # Each of its spans is a call that was sent when it began.
         spans = (*track.spans[len(track.spans) - len(part.spans) :], *track.open)
         track.sends.update((span.call_id, (span.begin, span.number)) for span in spans)
@@ -101,13 +94,16 @@ class Collected:
         """Return the processes of ranks."""
         return [track for track in self.tracks.values() if track.rank != SCRIPT]
 
-    def _extend(self, track: RankTrack, part: Part) -> None:
+    def _extend(self, new: RankTrack, part: Part) -> RankTrack:
+        """Add a part to the process that it is of, which is ``new`` with its first part."""
+        track = self.tracks.setdefault(new.pid, new)
         track.spans += [_span(row, part.texts) for row in part.spans]
         track.open = [_span(row, part.texts) for row in part.open]
         track.sends.update((call_id, (when, number)) for call_id, when, number in part.sends)
         track.threads.update(part.threads)
         track.dropped = part.dropped
         self.spans += len(part.spans)
+        return track
 
     def miss(self, without: Sequence[Missing]) -> None:
         """Add the ranks that have not answered."""

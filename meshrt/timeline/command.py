@@ -73,10 +73,11 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
             more = session.fetch(everybody=True)
             while more and session.collected.spans < MOST:
                 more = session.fetch()
-    except ConnectionError:
+    except (ConnectionError, TimeoutError) as error:
         if not session.collected.ranks():
             raise
-        took, how = time.monotonic() - begun, "until the program ended"
+        end = "did not answer any more" if isinstance(error, TimeoutError) else "ended"
+        took, how = time.monotonic() - begun, f"until the program {end}"
     finally:
         session.close()
     collected = session.collected

@@ -49,6 +49,9 @@ class Recorder:
         current: Returns the call that runs on the calling thread.
         capacity: Spans that are kept, and calls that were sent.
         clock: Returns monotonic ns.
+
+    Attributes:
+        hooks: Functions that take it out of the hooks; `end` calls them.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Recorder:
         self._current = current
         self._clock = clock
         self.begun = clock()
+        self.hooks: list[Callable[[], None]] = []
         self._ended = 0
         self._numbers = itertools.count(1)
         self._serials = itertools.count(1)
@@ -83,11 +87,7 @@ class Recorder:
     def began(self, call: EndpointCall, begin: int) -> None:
         """A call has begun at ``begin``, on the calling thread."""
         number = next(self._numbers)
-        self._open[id(call)] = (call, number, begin, self._thread(), False)
-
-    def now(self) -> int:
-        """Return the time."""
-        return self._clock()
+        self._open[id(call)] = (call, number, begin, self._named(threading.current_thread()), False)
 
     def exit(self, call: EndpointCall) -> None:
         """A call has ended; the exception that it raised is being handled."""
@@ -106,9 +106,6 @@ class Recorder:
         found = None if call is None else self._open.get(id(call))
         if found is not None:
             self._sends.append(Sent(call_id, self._clock(), found[1]))
-
-    def _thread(self) -> int:
-        return self._named(threading.current_thread())
 
     def _named(self, thread: threading.Thread) -> int:
         # In a fork, the main thread still has the native id that it had in the parent.
@@ -129,7 +126,9 @@ class Recorder:
                 self._open.setdefault(id(call), (call, next(self._numbers), self.begun, number, True))
 
     def end(self) -> None:
-        """End the recording: the hooks have been removed."""
+        """Record no more; recorded spans can still be taken. A repeated call has no effect."""
+        for remove in self.hooks:
+            remove()
         self._ended = self._ended or self._clock()
 
     def take(self, actors: Sequence[ActorState], room: int, got: int) -> Part:

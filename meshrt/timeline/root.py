@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation, Nothing
@@ -35,14 +37,14 @@ __all__ = ["Timelines", "load"]
 _SECONDS = 2.0
 
 
+@dataclass(slots=True)
 class _Recording:
-    """Args: client: The terminal. ranks: By mesh id; None: all. script: The calls that the script waits for."""
+    """A recording of a terminal; ``ranks``: by mesh id, None: all; ``script``: the calls that the script waits for."""
 
-    def __init__(self, client: int, ranks: dict[str, tuple[int, ...]] | None, script: ScriptTimeline) -> None:
-        self.client = client
-        self.ranks = ranks
-        self.ended = False
-        self.script = script
+    client: int
+    ranks: dict[str, tuple[int, ...]] | None
+    script: ScriptTimeline
+    ended: bool = False
 
 
 class Timelines:

@@ -7,6 +7,7 @@ Written on the threads that call, and on those that read the answers; read on th
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 from meshrt.hooks.facts import ActorState, EndpointCall
@@ -31,7 +32,7 @@ class ScriptTimeline:
         self._sending = threading.local()
         #: Calls that had been sent before.
         self._before: list[EndpointCall] = []
-        self._hooks = [
+        self._recorder.hooks = [
             hooks.add(hooks.message_sent, self._about_to_send),
             hooks.add(hooks.call_sent, self._sent),
         ]
@@ -40,7 +41,7 @@ class ScriptTimeline:
         self._recorder.adopt(self._waiting_before())
 
     def _about_to_send(self, call_id: int) -> None:
-        self._sending.call = call_id, self._recorder.now()
+        self._sending.call = call_id, time.monotonic_ns()
 
     def _sent(self, pending: PendingCall) -> None:
         sending = getattr(self._sending, "call", None)
@@ -62,7 +63,5 @@ class ScriptTimeline:
         return self._recorder.take(self._waiting_before(), room, got)
 
     def end(self) -> None:
-        """Record no more; recorded spans can still be taken. A repeated call has no effect."""
-        for remove in self._hooks:
-            remove()
+        """Record no more (`Recorder.end`)."""
         self._recorder.end()

@@ -10,9 +10,9 @@ from meshrt.inspect.operations import ListRanks, Where
 from meshrt.inspect.output import tails
 from meshrt.inspect.text import render_stacks
 from meshrt.memory.api import ask
-from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.document import of_mesh
 from meshrt.memory.look import Look as Shown
+from meshrt.memory.operations import LookAtMemory
 from meshrt.memory.table import render
 from meshrt.program.words import DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED
 from meshrt.top.model import Row
@@ -63,7 +63,7 @@ class Asking:
 
     def variables(self, row: Row) -> str:
         """Return the variables of a rank as text, the largest first."""
-        document = ask(self._connection, ranks=str(row.rank), variables=True, frames=True, milliseconds=MILLISECONDS)
+        document = ask(self._connection, LookAtMemory(ranks=str(row.rank), variables=True, frames=True))
         return render(of_mesh(document, row.mesh_id), Shown(ranks=False))
 
     def log(self, row: Row) -> str:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import msgspec
+from msgspec.structs import replace
+
+from meshrt.hooks.operations import Data
 from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, RUNNING
 from meshrt.selection import Shape
 from meshrt.top.operations import Looked, MeshLook, RankLook, Use, WorkOfRank
@@ -20,6 +24,8 @@ __all__ = ["ActorLoad", "Key", "Model", "Row", "Totals"]
 _MISSES = 2
 #: Rows of stopped meshes that are kept: a program may make meshes again and again.
 _KEPT = 1000
+#: Digits of rates after the point.
+_DIGITS = 3
 #: Columns with sums: a rank that is not dead has such a number, which may be unknown.
 _SUMMED = ("cpu", "rss", "calls", "queue")
 _SILENT = "has not answered for {:.0f} s: C code holds its GIL, or the machine is busy"
@@ -27,20 +33,18 @@ _SILENT = "has not answered for {:.0f} s: C code holds its GIL, or the machine i
 Key = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ActorLoad:
+class ActorLoad(Data, frozen=True):
     """What an actor of a rank does: the endpoint that runs (""), calls per second, messages that wait (or more)."""
 
-    name: str
+    name: str = msgspec.field(name="actor")
     endpoint: str
     calls: float | None
-    waiting: int
+    waiting: int = msgspec.field(name="queue")
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One rank. None means not known, or not yet known: a rate needs two looks.
+class Row(Data, frozen=True):
+    """One rank, as docs/json.md says. None means not known, or not yet known: a rate needs two looks.
 
     Attributes:
         since: When its state began, epoch seconds.
@@ -142,12 +146,10 @@ class Model:
 
     def totals(self) -> Totals:
         """Return the sums of the rows that are shown."""
-        rows, states = self.rows(), dict[str, int]()
-        for row in rows:
-            states[row.state] = states.get(row.state, 0) + 1
+        rows = self.rows()
         living = [row for row in rows if row.state != DEAD]
         return Totals(
-            states,
+            Counter(row.state for row in rows),
             cpu=sum(row.cpu or 0.0 for row in rows),
             rss=sum(row.rss or 0 for row in rows),
             store=sum(row.store or 0 for row in rows),
@@ -244,7 +246,7 @@ class Model:
             ActorLoad(
                 each.name,
                 each.endpoint,
-                max(0, each.calls - known.get(each.name, 0)) / seconds if seconds > 0 else None,
+                round(max(0, each.calls - known.get(each.name, 0)) / seconds, _DIGITS) if seconds > 0 else None,
                 each.waiting,
                 each.more,
             )
@@ -253,7 +255,7 @@ class Model:
         return replace(
             row,
             actors=actors,
-            calls=sum(each.calls or 0.0 for each in actors) if seconds > 0 else None,
+            calls=round(sum(each.calls or 0.0 for each in actors), _DIGITS) if seconds > 0 else None,
             queue=sum(each.waiting for each in actors),
             more=any(each.more for each in actors),
         )
@@ -272,7 +274,7 @@ def _percent(process: _Process, use: Use) -> float | None:
     before, process.cpu = process.cpu, (use.cpu, use.at)
     if before is None or use.at <= before[1]:
         return None
-    return 100 * max(0.0, use.cpu - before[0]) / (use.at - before[1])
+    return round(100 * max(0.0, use.cpu - before[0]) / (use.at - before[1]), _DIGITS)
 
 
 def _growth(process: _Process, weight: int) -> int | None:

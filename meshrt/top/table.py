@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import to_builtins
+
 from meshrt.memory.units import amount, change
 from meshrt.program.words import WORST_FIRST
+from meshrt.selection import counted
 from meshrt.show.records import Schema
 from meshrt.show.table import Room
 from meshrt.show.table import table as laid_out
@@ -23,7 +26,7 @@ def summary(totals: Totals) -> str:
     count = sum(totals.states.values())
     # Shared memory counts for each rank; `meshrt memory` asks for PSS, which takes longer and counts it once.
     summed = " summed" if count > 1 else ""
-    parts = [f"{count} rank{'' if count == 1 else 's'}: {states}" if count else "no ranks"]
+    parts = [f"{counted(count)}: {states}" if count else "no ranks"]
 
     def told(name: str, value: str, text: str) -> str:
         """Put a sum into ``text``, and add the number of ranks if it does not include all."""
@@ -32,8 +35,7 @@ def summary(totals: Totals) -> str:
             return text.format(value)
         if unknown == totals.living:
             return text.format("?")
-        known = totals.living - unknown
-        return f"{text.format(value)} of {known} rank{'' if known == 1 else 's'}"
+        return f"{text.format(value)} of {counted(totals.living - unknown)}"
 
     parts += [told("cpu", f"{totals.cpu:.0f}%", "CPU {}"), told("rss", f"{amount(totals.rss)}{summed}", "RSS {}")]
     parts += [f"growth {change(totals.growth)}"] if totals.growth else []
@@ -61,20 +63,6 @@ def document(model: Model, sorting: Sorting, facts: Mapping[str, object]) -> dic
 
 
 def _plain(row: Row) -> dict[str, object]:
-    actors = row.actors
-    return {
-        "mesh_id": row.mesh_id, "mesh": row.mesh, "rank": row.rank, "coords": dict(row.coords), "host": row.host,
-        "pid": row.pid, "incarnation": row.incarnation, "state": row.state, "since": row.since, "place": row.place,
-        "note": row.note, "cpu": _rounded(row.cpu), "threads": row.threads, "rss": row.rss, "swap": row.swap,
-        "growth": row.growth, "store": row.store, "gpu": row.gpu, "calls": _rounded(row.calls), "queue": row.queue,
-        "more": row.more,
-        "actors": None if actors is None else [
-            {"actor": each.name, "endpoint": each.endpoint, "calls": _rounded(each.calls), "queue": each.waiting,
-             "more": each.more}
-            for each in actors
-        ],
-    }  # fmt: skip
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+    facts: dict[str, object] = to_builtins(row)
+    del facts["names"]
+    return facts

@@ -13,7 +13,7 @@ from meshrt.debug.operations import JobReport, Kind
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
-from meshrt.inspect.addresses import without_addresses
+from meshrt.inspect.capping import without_addresses
 from meshrt.inspect.facts import Facts
 from meshrt.inspect.shortening import lines_of, shortened
 from meshrt.selection import fold_ranks, group_by_value

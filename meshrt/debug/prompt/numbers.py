@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from meshrt.inspect.addresses import without_addresses
+from meshrt.inspect.capping import without_addresses
 from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
 from meshrt.selection import fold_ranks, group_by_value
 

@@ -37,7 +37,7 @@ from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.names import names_thread, typed_name
+from meshrt.inspect.records import names_thread, typed_name
 
 if TYPE_CHECKING:
     import asyncio

@@ -20,7 +20,7 @@ from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.debug.rank.variables import left_alone
 from meshrt.hooks.facts import EndpointCall, Variable
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.names import typed_name
+from meshrt.inspect.records import typed_name
 from meshrt.inspect.variables import local_variables
 
 __all__ = ["RankSessions", "Sessions", "variables_of"]

@@ -17,8 +17,8 @@ Keys
   up, down, page up, page down, home, end    move; left, right: columns beyond the edge
   enter        look into the rank: its stacks, variables and log, and how to get at it in the debugger
   /            select ranks, as everywhere: hosts=0   0:8   stopped   !gpus=1 & running;   escape: all ranks
-  c m g l u    order by CPU, memory, growth, calls, queue;   s: state;   n: rank;   once more: the other way round
-  < >          order by the column to the left, to the right;   r: the other way round;   or click on a title
+  c m g l u    order by CPU, memory, growth, calls, queue;   s: state;   n: rank;   again: reverse order
+  < >          order by the column to the left, to the right;   r: reverse order;   or click on a title
   space        pause;   + and -: look half as often, twice as often
   x            forget ranks whose mesh was stopped, and let growth begin anew
   q            quit
@@ -34,7 +34,7 @@ Columns
   QUEUE        messages that have come and wait: read, or, while an endpoint keeps its thread, in the sockets;
                5+: or more. What callers could not send yet is not among them
   RUNS         the endpoint that runs just now
-  NOTE         where it stands, why it is in its state, and since when
+  NOTE         where it is blocked or stopped, why it is in its state, and since when
 
 A rank that does not answer has its row all the same: its host agent reads what it uses from /proc.
 """

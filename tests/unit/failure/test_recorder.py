@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from meshrt.failure.rank import Origin, Recorder
+from meshrt.failure.rank import Recorder
 from meshrt.failure.record import FailureRecord
 from meshrt.hooks.facts import Raised
 
 
 def written(errors: list[BaseException]) -> list[FailureRecord]:
     records: list[FailureRecord] = []
-    recorder = Recorder(Origin("m", "train", 1, "node", 7), records.append)
+    recorder = Recorder(FailureRecord(mesh_id="m", mesh="train", rank=1, host="node", pid=7), records.append)
     for number, error in enumerate(errors):
         recorder.raised(Raised(f"7.{number}", error, None, 5_000_000_000, "a task"))
     return records

@@ -37,10 +37,10 @@ Current thread 0x00007f96ac2996c0 (most recent call first):
 def test_a_dump() -> None:
     loader, hidden, main = parse(DUMP)
     assert loader == FaultThread(
-        "0x00007f96aba986c0", "loader", False, ((THREADING, 982, "run"), ("/home/me/load.py", 7, "load"))
+        "0x00007f96aba986c0", "loader", [(THREADING, 982, "run"), ("/home/me/load.py", 7, "load")]
     )
-    assert not hidden.current and hidden.frames[-1] == (THREADING, 320, "wait")
-    assert main.current and [frame[1:] for frame in main.frames] == [
+    assert hidden.frames[-1] == (THREADING, 320, "wait")
+    assert [frame[1:] for frame in main.frames] == [
         (1, "<module>"),
         (98, "serve"),
         (0, "train"),
@@ -86,7 +86,6 @@ def test_what_it_really_writes() -> None:
         faulthandler.dump_traceback(file, all_threads=True)
         file.seek(0)
         threads = parse(file.read())
-    assert threads[-1].current
     assert threads[-1].frames[-1][0] == __file__ and threads[-1].frames[-1][2] == "test_what_it_really_writes"
 
 

@@ -68,3 +68,21 @@ def test_what_a_file_has_not_is_not_shown(kept: Path, capsys: pytest.CaptureFixt
 def test_a_view_is_watched_by_seconds_that_are_some(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--watch={seconds}"]) == 2
     assert f"argument --watch: '{seconds}' is no number of seconds above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--by", "x"], "no WHAT 'x'; expected one of host, actor"),
+        (["--sort", "x"], "no ORDER 'x'; expected one of size"),
+        (["--units", "MB"], "no UNITS 'MB'; did you mean 'MiB'?"),
+        (["-n", "0"], "'0' is no number of rows; expected 1 or more"),
+    ],
+    ids=" ".join,
+)
+def test_options_of_a_look_that_are_not_valid(
+    options: list[str], told: str, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--open", str(kept), *options]) == 2
+    out, complaint = capsys.readouterr()
+    assert not out and told in complaint

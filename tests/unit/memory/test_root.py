@@ -11,11 +11,10 @@ from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import AgentFacts, Measured, ProcessFacts
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
-from meshrt.memory.asked import Asked
 from meshrt.memory.document import document_of
 from meshrt.memory.look import Look
-from meshrt.memory.operations import Heap
-from meshrt.memory.root import View
+from meshrt.memory.operations import Heap, LookAtMemory
+from meshrt.memory.root import Looking
 from meshrt.memory.table import render
 from meshrt.program.chosen import Chosen
 from meshrt.program.states import State
@@ -47,7 +46,7 @@ class Services:
 
 def test_a_rank_that_is_being_started_again_is_no_running_one() -> None:
     chosen = Chosen({"m": [0, 1, 2]}, lambda _mesh_id, rank: State("dead" if rank == 2 else "running"))
-    answer = asyncio.run(View(cast(RootServices, Services())).collect(Asked(chosen)))
+    answer = asyncio.run(Looking(cast(RootServices, Services()), LookAtMemory(), chosen).collect())
     text = render(document_of(answer), Look(sort="rank"))
     assert lines(text, "0 n", "1 n", "2 n") == [
         "0 n=0 a node0 100 10.0 MiB 5.0 MiB ? ? running",

@@ -12,7 +12,7 @@ import pytest
 
 from meshrt.errors import UsageError
 from meshrt.timeline import command
-from meshrt.timeline.collected import Collected
+from meshrt.timeline.collected import Collected, RankTrack
 from meshrt.timeline.command import _check
 from meshrt.transport.tools import Program
 
@@ -66,3 +66,21 @@ def test_ctrl_c_ends_a_recording_as_soon_as_it_is_said_to_run(tmp_path: Path, mo
     program = Program("r", 1, ["train.py"], "/", 0.0, tmp_path, tmp_path)
     assert command._record(program, tmp_path / "out.json", 10.0, "") == 0
     assert "traceEvents" in json.loads((tmp_path / "out.json").read_text())
+
+
+class Stopped(Begun):
+    """A recording of a program that is stopped by a signal once a part of a rank has come."""
+
+    def fetch(self, *, everybody: bool = False) -> bool:
+        self.collected.tracks[7] = RankTrack(7, "m", 0, "mesh1 rank 0", "node0")
+        raise TimeoutError("no answer to timeline.take within 30 s")
+
+
+def test_what_was_recorded_is_kept_if_the_program_does_not_answer_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "Session", Stopped)
+    program = Program("r", 1, ["train.py"], "/", 0.0, tmp_path, tmp_path)
+    assert command._record(program, tmp_path / "out.json", 10.0, "") == 0
+    assert "until the program did not answer any more" in capsys.readouterr().out
+    assert "mesh1 rank 0" in (tmp_path / "out.json").read_text()
