@@ -87,8 +87,39 @@ def test_tables_are_made_of_the_commands(page: Path) -> None:
     assert text == pages.made(page), "python -m tests.support.pages writes it"
 
 
-def test_the_diff_that_adds_a_command_is_that_of_its_file() -> None:
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (diff,) = re.findall(r"^```diff\n--- /dev/null\n\+\+\+ b/(\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    path, lines = diff
-    assert [line[1:] for line in lines.splitlines()] == (ROOT / path).read_text(encoding="utf-8").splitlines()
+def diffs_of(page: Path) -> list[str]:
+    return [block.text for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == "diff"]
+
+
+def parts_of(diff: str) -> list[tuple[str, str, bool]]:
+    """Return path and lines of each part of a diff that adds lines, and whether the part is a whole new file."""
+    found = []
+    path, new = "", False
+    for lines in re.split(r"^(?=---|@@)", diff, flags=re.MULTILINE):
+        if match := re.match(r"--- (/dev/null\n\+\+\+ b/)?(\S+)\n", lines):
+            path, new = match[2], bool(match[1])
+        added = [line[1:] for line in lines.splitlines() if line.startswith("+") and not line.startswith("+++ ")]
+        if added:
+            found.append((path, "\n".join(added) + "\n", new))
+    return found
+
+
+@pytest.mark.parametrize("diff", diffs_of(ROOT / "CONTRIBUTING.md"), ids=lambda diff: parts_of(diff)[0][0])
+def test_the_diffs_that_show_how_things_are_added_are_those_of_the_files(diff: str) -> None:
+    for path, lines, new in parts_of(diff):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert lines == text if new else "\n" + lines in "\n" + text, f"{path} does not have:\n{lines}"
+
+
+def test_each_kind_of_addition_has_its_diff_with_its_test() -> None:
+    message, operation, command, column, request = map(parts_of, diffs_of(ROOT / "CONTRIBUTING.md"))
+    assert [new for _, _, new in command] == [True, False]
+    for parts in command, message, operation, column, request:
+        assert parts[-1][0].startswith("tests/unit/")
+
+
+def test_the_parts_of_a_diff() -> None:
+    whole = "--- /dev/null\n+++ b/a.py\n+one\n+\n+two\n--- b.py\n+three\n@@\n+four\n"
+    assert parts_of(whole) == [
+        ("a.py", "one\n\ntwo\n", True), ("b.py", "three\n", False), ("b.py", "four\n", False),
+    ]  # fmt: skip

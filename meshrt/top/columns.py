@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from meshrt.errors import UsageError
@@ -14,7 +15,7 @@ from meshrt.selection import near_miss
 from meshrt.show.text import since
 from meshrt.top.model import Row
 
-__all__ = ["COLUMNS", "Column", "Sorting", "column", "in_order", "shown_columns"]
+__all__ = ["COLUMNS", "Column", "Sorting", "column", "explained", "in_order", "shown_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Column:
         text: Returns the text of a cell, given the row and the time of the look (epoch seconds).
         order: Returns the sort key of a row, of any type that has an order; None: not known, sorted last.
         largest_first: Whether the largest come first, unless the order is reversed.
+        help: What it means, for the help of the screen; "": its title says it.
         right: Whether it is flush right: a number.
         wanted: Returns whether the column is shown, given all rows.
     """
@@ -34,6 +36,7 @@ class Column:
     title: str
     text: Callable[[Row, float], str]
     order: Callable[[Row], Any]  # Any: types that have an order, and None
+    help: str = ""
     largest_first: bool = False
     right: bool = False
     wanted: Callable[[Sequence[Row]], bool] = lambda _rows: True
@@ -79,6 +82,7 @@ def _amount(
     title: str,
     value: Callable[[Row], float | None],
     text: Callable[[Row], str],
+    help: str,
     *,
     rare: bool = False,
 ) -> Column:
@@ -93,7 +97,7 @@ def _amount(
         return "" if value(row) is None else text(row)
 
     wanted = (lambda rows: any(map(value, rows))) if rare else (lambda _rows: True)
-    return Column(name, title, shown, value, largest_first=True, right=True, wanted=wanted)
+    return Column(name, title, shown, value, help, largest_first=True, right=True, wanted=wanted)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -126,17 +130,72 @@ COLUMNS: tuple[Column, ...] = (
         wanted=_several(lambda row: row.names),
     ),
     Column("pid", "PID", lambda row, _: str(row.pid or ""), lambda row: row.pid or None, right=True),
-    Column("state", "STATE", lambda row, _: row.state, lambda row: WORST_FIRST.index(row.state)),
-    _amount("cpu", "CPU%", lambda row: row.cpu, lambda row: f"{row.cpu:.0f}"),
-    _amount("rss", "RSS", lambda row: row.rss, lambda row: _bytes(row.rss)),
-    _amount("swap", "SWAP", lambda row: row.swap, lambda row: _bytes(row.swap), rare=True),
-    _amount("growth", "GROWTH", lambda row: row.growth, lambda row: change(row.growth), rare=True),
-    _amount("store", "STORE", lambda row: row.store, lambda row: _bytes(row.store or None), rare=True),
-    _amount("gpu", "GPU", lambda row: row.gpu, lambda row: _bytes(row.gpu), rare=True),
-    _amount("calls", "CALLS/S", lambda row: row.calls, lambda row: _rate(row.calls or 0.0)),
-    _amount("queue", "QUEUE", lambda row: row.queue, lambda row: f"{row.queue}{'+' * row.more}"),
-    Column("runs", "RUNS", lambda row, _: _runs(row), lambda row: _runs(row) or None),
-    Column("note", "NOTE", _note, lambda row: (row.note or row.place) or None),
+    Column(
+        "state",
+        "STATE",
+        lambda row, _: row.state,
+        lambda row: WORST_FIRST.index(row.state),
+        "running; blocked: at one instruction, using no processor; stopped: in the debugger; post-mortem: there, after "
+        "an exception; not-answering: stopped by a signal, or C code holds its GIL; dead",
+    ),
+    _amount(
+        "cpu",
+        "CPU%",
+        lambda row: row.cpu,
+        lambda row: f"{row.cpu:.0f}",
+        "of one processor, all threads of the process; processes that it has started are not counted",
+    ),
+    _amount("rss", "RSS", lambda row: row.rss, lambda row: _bytes(row.rss), "what it has in memory"),
+    _amount("swap", "SWAP", lambda row: row.swap, lambda row: _bytes(row.swap), "what is on disk", rare=True),
+    _amount(
+        "growth",
+        "GROWTH",
+        lambda row: row.growth,
+        lambda row: change(row.growth),
+        "of RSS without shared memory, and of STORE, since the rank was first seen here (or x was pressed)",
+        rare=True,
+    ),
+    _amount(
+        "store",
+        "STORE",
+        lambda row: row.store,
+        lambda row: _bytes(row.store or None),
+        "in shared memory, its own and what it holds of others",
+        rare=True,
+    ),
+    _amount(
+        "gpu",
+        "GPU",
+        lambda row: row.gpu,
+        lambda row: _bytes(row.gpu),
+        "what torch's allocator keeps on devices",
+        rare=True,
+    ),
+    _amount(
+        "calls",
+        "CALLS/S",
+        lambda row: row.calls,
+        lambda row: _rate(row.calls or 0.0),
+        "messages that its actors have begun to serve",
+    ),
+    _amount(
+        "queue",
+        "QUEUE",
+        lambda row: row.queue,
+        lambda row: f"{row.queue}{'+' * row.more}",
+        "messages that have come and wait: read, or, while an endpoint keeps its thread, in the sockets; 5+: or more. "
+        "What callers could not send yet is not among them",
+    ),
+    Column(
+        "runs", "RUNS", lambda row, _: _runs(row), lambda row: _runs(row) or None, "the endpoint that runs just now"
+    ),
+    Column(
+        "note",
+        "NOTE",
+        _note,
+        lambda row: (row.note or row.place) or None,
+        "where it is, why it is in its state, and since when",
+    ),
 )
 
 
@@ -147,6 +206,15 @@ def column(name: str) -> Column:
             return each
     names = [each.name for each in COLUMNS]
     raise UsageError(f"no column {name!r}{near_miss(name, names) or ';'} there are: {', '.join(names)}")
+
+
+def explained(width: int) -> str:
+    """Return what the columns mean, in lines of at most ``width`` characters."""
+    blank = " " * (max(len(each.title) for each in COLUMNS) + 2)
+    said = (
+        wrap(f"{each.title:{len(blank)}}{each.help}", width, subsequent_indent=blank) for each in COLUMNS if each.help
+    )
+    return "\n".join(line for lines in said for line in lines)
 
 
 def in_order(rows: Sequence[Row], sorting: Sorting) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,9 +11,13 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
+from meshrt.top.columns import explained
+
 __all__ = ["HelpScreen"]
 
-_TEXT = """\
+#: Characters of a line, without its indentation.
+_WIDTH = 116
+_TEXT = f"""\
 Keys
   up, down, page up, page down, home, end    move; left, right: columns beyond the edge
   enter        look into the rank: its stacks, variables and log, and how to get at it in the debugger
@@ -24,17 +29,7 @@ Keys
   q            quit
 
 Columns
-  STATE        running; blocked: at one instruction, using no processor; stopped: in the debugger; post-mortem: there,
-               after an exception; not-answering: stopped by a signal, or C code holds its GIL; dead
-  CPU%         of one processor, all threads of the process; processes that it has started are not counted
-  RSS          what it has in memory;   STORE: in shared memory, its own and what it holds of others
-  GROWTH       of RSS without shared memory, and of STORE, since the rank was first seen here (or x was pressed)
-  GPU          what torch's allocator keeps on devices
-  CALLS/S      messages that its actors have begun to serve
-  QUEUE        messages that have come and wait: read, or, while an endpoint keeps its thread, in the sockets;
-               5+: or more. What callers could not send yet is not among them
-  RUNS         the endpoint that runs just now
-  NOTE         where it is blocked or stopped, why it is in its state, and since when
+{indent(explained(_WIDTH), "  ")}
 
 A rank that does not answer has its row all the same: its host agent reads what it uses from /proc.
 """

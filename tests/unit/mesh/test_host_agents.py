@@ -21,7 +21,7 @@ from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.tree import FROM_ROOT, Bye, Hello, Serves
+from meshrt.wire.tree import FROM_ROOT, Bye, Hello, Serves, Warn
 from tests.support.waiting import wait_until
 
 
@@ -52,6 +52,7 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.loop = RootLoop()
         self.lost: list[AgentLink] = []
+        self.said: list[str] = []
         self.looks = 0
         run: Any = SimpleNamespace(
             run_id="cafe",
@@ -65,7 +66,7 @@ class Bench:
             lose=self.lost.append,
             measures=SimpleNamespace(gone=lambda _agent: None),
             look=lambda: None,
-            announce=lambda _text: None,
+            announce=self.said.append,
             write=lambda _text, err: None,
         )
         self.home = Home(self.loop)
@@ -118,6 +119,13 @@ def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engi
     bench.loop.begin()
     engine.ends[0].sendall(control_frame(Serves()))
     assert bench.home.agent(20.0) == agent.process.pid
+
+
+def test_a_warning_of_an_agent_is_shown(bench: Bench, engine: Engine) -> None:
+    bench.agents.of(engine)
+    bench.loop.begin()
+    engine.ends[0].sendall(control_frame(Warn("the disk is full")))
+    wait_until(lambda: bench.said == ["the disk is full"], 20)
 
 
 def test_one_that_ends_is_lost_and_another_one_is_placed(bench: Bench, engine: Engine) -> None:

@@ -9,13 +9,14 @@ from typing import Any, cast
 import pytest
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Gathered
+from meshrt.hooks.facts import Answered, Gathered, Unanswered
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
-from meshrt.timeline.operations import Begin
+from meshrt.timeline.operations import Begin, Missing, Part, Parts, Take
 from meshrt.timeline.root import Timelines
 
+Told = Answered[None, Part] | Unanswered
 CLIENT = cast(ToolClient, SimpleNamespace(id=7))
 
 
@@ -74,3 +75,22 @@ def test_a_terminal_that_leaves_while_a_recording_begins_leaves_nothing_behind()
 
     asyncio.run(leave())
     assert services.dropped == [(0, "timeline.drop"), (1, "timeline.drop")]
+
+
+def test_a_part_of_each_rank_that_answers_and_why_others_have_none() -> None:
+    part = Part(1, 100, [], [], [], [], [], 0, False)
+
+    async def scene() -> Parts:
+        services = Services()
+        timelines = Timelines(cast(RootServices, services))
+        begun = asyncio.ensure_future(timelines.begin(CLIENT, Begin()))
+        await asyncio.sleep(0)
+        services.report(Gathered([], done=True))
+        name = (await begun).recording
+        taken = asyncio.ensure_future(timelines.take(CLIENT, Take(name, "m", [0, 1], 1000, {})))
+        await asyncio.sleep(0)
+        told: list[Told] = [Answered("m", (0,), None, {0: part}), Unanswered("m", (1,), "silent", "")]
+        services.report(Gathered(told, done=True))
+        return await taken
+
+    assert asyncio.run(scene()) == Parts({"0": part}, [Missing("m", 1, "no answer in time")])

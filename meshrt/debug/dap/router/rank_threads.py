@@ -9,6 +9,7 @@ from meshrt.debug.dap.router.asking import ask_each
 from meshrt.debug.dap.router.console import Console, hint, mesh_line
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.members import SECONDS, Member, Shown
+from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.ranks import Key, Names, counted
 from meshrt.debug.dap.router.settings import Settings
 from meshrt.debug.dap.router.sources import Sources
@@ -30,6 +31,7 @@ class RankThreads:
     Args:
         members: The ranks, by key.
         shown: What the IDE sees instead of ranks. It is replaced when there are very many ranks.
+        program: What asks the program, for the requests of the IDE.
         said: Writes a line on the debug console.
         runs: Called with a rank that resumes.
         leave: Leaves the ranks; called with the request of the IDE, which it answers.
@@ -44,7 +46,7 @@ class RankThreads:
         names: Names,
         settings: Settings,
         console: Console,
-        sources: Sources,
+        program: ProgramLink,
         said: Callable[[str], None],
         runs: Callable[[Member], None],
         leave: Callable[[Message], Awaitable[None]],
@@ -57,7 +59,8 @@ class RankThreads:
         self._names = names
         self.settings = settings
         self._console = console
-        self.sources = sources
+        self.program = program
+        self.sources = Sources(program)
         self._said = said
         self.runs = runs
         self.leave = leave

@@ -62,7 +62,7 @@ class RankView(View):
         self.link = RankLink(rank, watcher, peer.channels)
         #: For a session that the IDE has started by itself.
         self._raisings = Raisings(peer, Names())
-        self.sources = Sources(peer.channels.program)
+        self.sources = Sources(self.program)
         #: The number of a request to evaluate -> what to say if it fails: it is a command of the mesh's console.
         self._hints: dict[int, str] = {}
         #: The rank is attached to: until then `_attach` says why not.

@@ -24,7 +24,6 @@ from meshrt.debug.dap.router.root_view import RootView
 from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.rows import RUNNING
 from meshrt.debug.dap.router.settings import Settings
-from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.thread_events import ThreadEvents
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Fields, Message, event, failure, response
@@ -62,7 +61,7 @@ class ThreadsView(RootView):
             self._names,
             self._settings,
             self._console,
-            Sources(peer.channels.program),
+            self.program,
             self.said,
             self._runs,
             self._leave,

@@ -53,6 +53,7 @@ class View(ABC):
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self.program = peer.channels.program
 
     @abstractmethod
     def attach(self, request: Message, initialize: Fields) -> None:

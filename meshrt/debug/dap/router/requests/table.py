@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 
 from meshrt.debug.dap.router.channels import RankLink
+from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.rank_threads import RankThreads
 from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.wire import Fields, Message, arguments_of
@@ -29,6 +30,8 @@ Answer = Fields | Literal[_Later.LATER] | None
 
 class MeshSession(Protocol):
     """The session of the mesh, as requests use it."""
+
+    program: ProgramLink
 
     def write(self, message: Message) -> None:
         """Send a message to the IDE."""

@@ -65,6 +65,8 @@ class FakeProgram:
         self._price = price
         self._engine = engine
         self._decoders: dict[int, MessageDecoder] = {}
+        #: Its answers to other questions, by operation.
+        self.answers: dict[str, Data] = {}
         #: Where events go; a router takes them in the place of the channels.
         self.on_event: Callable[[str, Body], object] = self.channels.event
         #: Ranks by the number of the channel that was asked for, and set at the first.
@@ -91,6 +93,8 @@ class FakeProgram:
             found = list(self.ranks)
             await asyncio.sleep(0)
             return RanksFound(found)
+        if operation.name() in self.answers:
+            return self.answers[operation.name()]
         assert isinstance(operation, Open)
         self.opened[operation.channel] = key = (operation.mesh, operation.rank)
         self.is_asked.set()

@@ -7,14 +7,21 @@ from typing import Any, cast
 
 import pytest
 
+from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.mesh_view import MeshView
 from meshrt.debug.dap.router.rank_threads import RankThreads
-from meshrt.debug.dap.router.requests import passes_on, read
+from meshrt.debug.dap.router.ranks import Rank
+from meshrt.debug.dap.router.requests import Answer, passes_on, read, table
 from meshrt.debug.dap.router.requests.looking import Evaluate, Source, StackTrace
 from meshrt.debug.dap.router.requests.running import Continue
 from meshrt.debug.dap.router.requests.setting import SetBreakpoints
-from meshrt.debug.dap.router.requests.table import MeshSession
+from meshrt.debug.dap.router.requests.table import MeshSession, Request
+from meshrt.debug.dap.router.threads_view import ThreadsView
+from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.wire import Message
 from meshrt.errors import UsageError
-from tests.unit.debug.dap.router.fakes import request
+from meshrt.inspect.operations import KnownNames, Names
+from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, until
 
 
 @pytest.mark.parametrize(
@@ -71,3 +78,35 @@ def test_a_session_of_threads_refuses_what_it_does_not_serve() -> None:
     asked = request(1, "restartFrame")
     with pytest.raises(UsageError, match="restartFrame is not for a session in which ranks are threads"):
         asyncio.run(read(asked).at_threads(cast(RankThreads, None), asked))
+
+
+class _Actors(Request, frozen=True, tag="test/actors"):
+    """A request that is answered with what the program tells."""
+
+    async def at_mesh(self, mesh: MeshSession, message: Message) -> Answer:
+        return {"actors": (await mesh.program.ask(Names())).actors}
+
+    async def at_threads(self, ranks: RankThreads, message: Message) -> Answer:
+        return {"actors": (await ranks.program.ask(Names())).actors}
+
+
+def test_a_request_can_ask_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table._table, "test/actors", _Actors)
+
+    async def scene() -> None:
+        program = FakeProgram(Rank("m1", 0, "rank 0", 0, ""))
+        program.answers[Names.name()] = KnownNames(["trainer"], [], {})
+        ide = FakeIde(program)
+        peer, plain = cast(Peer, ide), Configuration.read({})
+        for number, view in enumerate(
+            (
+                MeshView(peer, plain, 1, lambda _key: 1, lambda _view: None),
+                ThreadsView(peer, plain, 2, lambda _view: None),
+            )
+        ):
+            view.receive(request(number, "test/actors"))
+            await until(lambda number=number: ide.answer(number))  # type: ignore[misc]
+            assert (ide.answer(number) or {})["body"] == {"actors": ["trainer"]}
+            view.gone()
+
+    run(scene)
