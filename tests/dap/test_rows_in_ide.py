@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.debug.dap.router import threads_view
+from meshrt.debug.dap.router import rank_threads
 from meshrt.debug.dap.router.admission import UnixAdmission
 from meshrt.debug.dap.router.router import Router
 from meshrt.debug.dap.wire import failure
@@ -59,7 +59,7 @@ def routed(path: Path) -> Iterator[None]:
 
 
 def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_view, "ROWS_FROM", 2)
+    monkeypatch.setattr(rank_threads, "ROWS_FROM", 2)
     trainer = proc_mesh(gpus=4).spawn("trainer", Debugged)
     pids = [facts[0] for facts in trainer.facts.call().get(WAIT).values()]
     path = tmp_path / "router"

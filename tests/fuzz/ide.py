@@ -7,7 +7,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,7 +19,6 @@ from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode, response
 from meshrt.errors import ProtocolError
 from meshrt.transport.refusals import Refusals
-from meshrt.transport.tools import Program
 from tests.fuzz.running import BAIT, Target
 from tests.unit.debug.dap.router.fakes import FakeProgram, settled
 
@@ -28,7 +26,6 @@ __all__ = ["TARGETS", "session"]
 
 _LIMIT = 64 << 10
 #: One that has ended: its console finds nobody.
-_PROGRAM = Program("r", 1, ["x"], "/", 0.0, Path("/nonexistent/meshrt"), Path("/nonexistent/meshrt"))
 
 
 def _decode(data: bytes) -> None:
@@ -107,7 +104,7 @@ def _engine(_key: Key, asked: Message) -> Message:
 
 
 async def _session(pieces: Sequence[bytes], view: str) -> None:
-    program = FakeProgram(*(Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(2)), engine=_engine)
+    program = FakeProgram(*(Rank("m1", rank, f"rank {rank}") for rank in range(2)), engine=_engine)
     complaints, log = _Complaints(), logging.getLogger("meshrt")
 
     def view_of(peer: Peer, configuration: Configuration) -> Any:
@@ -115,12 +112,9 @@ async def _session(pieces: Sequence[bytes], view: str) -> None:
             return ThreadsView(peer, configuration, 1, lambda _view: None)
         return MeshView(peer, configuration, 1, lambda _key: 1, lambda _view: None)
 
-    async def which(_mesh: str, _ranks: str) -> list[Rank]:
-        return list(program.ranks)
-
     sessions: Any = SimpleNamespace(
-        token="t", channels=program.channels, program=_PROGRAM, unproved={},
-        refusals=Refusals(), over=False, ending=set(), view_of=view_of, which=which,
+        token="t", channels=program.channels, unproved={},
+        refusals=Refusals(), over=False, ending=set(), view_of=view_of,
         admission=SimpleNamespace(ask=lambda _sock, answer: answer("")),
     )  # fmt: skip
     loop = asyncio.get_running_loop()

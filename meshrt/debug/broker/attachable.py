@@ -1,23 +1,23 @@
-"""Root side: the session that ``attach`` names and its snapshot for the terminal, or the reason why there is none."""
+"""Root side: the session that ``attach`` names, or the reason why there is none; what the terminal is told of it."""
 
 from __future__ import annotations
 
 from msgspec.structs import asdict
 
 from meshrt.debug.advice import how_to_stop
-from meshrt.debug.broker.sessions import Session, SessionTable
+from meshrt.debug.broker.sessions import Session, SessionTable, actor_of
 from meshrt.debug.dap.held import held_by_ide
 from meshrt.debug.operations import Snapshot
-from meshrt.debug.protocol import RUNNING, SessionKey
+from meshrt.debug.protocol import RUNNING
 from meshrt.errors import UsageError
 from meshrt.hooks.services import RootServices
 from meshrt.inspect.listing import row_of
 from meshrt.program.places import Place
-from meshrt.program.targets import Actor, Selected, Targets, address
+from meshrt.program.targets import Selected, Targets
 from meshrt.selection import STATE_WORDS
 from meshrt.wire.source import source_text
 
-__all__ = ["actor_of", "orphans", "session_to_attach", "snapshot_of"]
+__all__ = ["orphans", "session_to_attach", "snapshot_of"]
 
 
 def session_to_attach(services: RootServices, table: SessionTable, targets: Targets, name: str, text: str) -> Session:
@@ -66,8 +66,29 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
     )
 
 
-def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Snapshot:
-    """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last."""
+def orphans(services: RootServices, targets: Targets, selected: Selected | None) -> dict[tuple[str, int], str]:
+    """Return the ranks that are stopped in an IDE that has disconnected: (mesh id, rank) -> label of an actor there.
+
+    Args:
+        selected: Look at these ranks only; None: at all.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for actor in targets.actors() if selected is None else [selected.actor]:
+        for rank in actor.mesh.shape.ranks() if selected is None else selected.ranks:
+            if held_by_ide(services, actor.mesh.mesh_id, rank).lost:
+                found.setdefault((actor.mesh.mesh_id, rank), actor.label)
+    return found
+
+
+def snapshot_of(session: Session, targets: Targets) -> Snapshot:
+    """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last.
+
+    Raises:
+        UsageError: Its mesh has ended.
+    """
+    actor = actor_of(session.key, targets.actors())
+    if actor is None:
+        raise UsageError(f"the mesh of {session.name} has ended")
     rank, at = session.key.rank, session.at
     return Snapshot(
         **asdict(row_of(targets, actor, rank, targets.states(actor)[rank])),
@@ -85,25 +106,3 @@ def _code(place: Place) -> str:
     """Return the source line of a place; "" where there is none."""
     lines = (source_text(place.file) or "").splitlines() if place.file else []
     return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
-
-
-def actor_of(key: SessionKey, targets: Targets) -> Actor:
-    """Return the actor of a session. Raises UsageError: its mesh has ended."""
-    for actor in targets.actors():
-        if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
-            return actor
-    raise UsageError(f"the mesh of {address(key.actor, key.thread)} has ended")
-
-
-def orphans(services: RootServices, targets: Targets, selected: Selected | None) -> dict[tuple[str, int], str]:
-    """Return the ranks that are stopped in an IDE that has disconnected: (mesh id, rank) -> label of an actor there.
-
-    Args:
-        selected: Look at these ranks only; None: at all.
-    """
-    found: dict[tuple[str, int], str] = {}
-    for actor in targets.actors() if selected is None else [selected.actor]:
-        for rank in actor.mesh.shape.ranks() if selected is None else selected.ranks:
-            if held_by_ide(services, actor.mesh.mesh_id, rank).lost:
-                found.setdefault((actor.mesh.mesh_id, rank), actor.label)
-    return found

@@ -23,7 +23,7 @@ from typing import TypeVar
 from msgspec.structs import asdict
 
 from meshrt.debug import operations as ops
-from meshrt.debug.broker.attachable import actor_of, orphans, session_to_attach, snapshot_of
+from meshrt.debug.broker.attachable import orphans, session_to_attach, snapshot_of
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
@@ -307,7 +307,7 @@ class Broker:
         session.holder = client
         session.waiter = session.attachment = attachment
         self._attached[client.id] = attachment
-        return snapshot_of(session, actor_of(session.key, self._targets), self._targets)
+        return snapshot_of(session, self._targets)
 
     async def _detach(self, client: ToolClient, asked: ops.Detach) -> Nothing:
         self._release(client)

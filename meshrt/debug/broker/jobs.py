@@ -48,21 +48,17 @@ class Job:
         self._done = done
         self._pending: dict[SessionKey, str] = {}
         self._answers: dict[tuple[str, Kind, str, bool], tuple[list[int], Facts | None]] = {}
-        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
+        #: Characters that the answer of one rank may have, at most.
+        self.limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
         self._scheduled = False
         self._started = False
-        #: The terminal no longer waits for the job.
+        #: The terminal no longer waits for the job: all further reports are dropped.
         self.left = False
         self._finished = False
 
     def expect(self, key: SessionKey, label: str) -> None:
         """Wait for the rank (and actor) of ``key``; reports name the actor ``label``."""
         self._pending[key] = label
-
-    @property
-    def limit(self) -> int:
-        """Characters that the answer of one rank may have, at most."""
-        return self._limit
 
     def pending(self) -> tuple[SessionKey, ...]:
         """Return the keys of the ranks that have not answered."""
@@ -79,7 +75,7 @@ class Job:
         failed: bool = False,
     ) -> None:
         """Report the result of ranks that are not waited for. Arguments as in `JobAnswer`; equal texts: equal facts."""
-        text = cap(text, self._limit)
+        text = cap(text, self.limit)
         self._answers.setdefault((label, kind, text, failed), ([], facts))[0].extend(ranks)
 
     def answer(
@@ -97,10 +93,6 @@ class Job:
         elif not self._scheduled:
             self._scheduled = True
             self._services.call_later(self.GATHER_SECONDS, self._push)
-
-    def leave(self) -> None:
-        """Drop all further reports: the terminal no longer waits for the job."""
-        self.left = True
 
     def start(self) -> JobReport:
         """Return the first report; later results are pushed to the terminal."""
@@ -234,10 +226,10 @@ class Jobs:
         table = self._tables.get(client.id)
         job = table.remove(number) if table is not None else None
         if job is not None:
-            job.leave()
+            job.left = True
 
     def client_gone(self, client: ToolClient) -> None:
         """Drop all jobs of a terminal that has closed."""
         table = self._tables.pop(client.id, None)
         for job in table.clear() if table is not None else ():
-            job.leave()
+            job.left = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from meshrt.program.states import NOT_STOPPED, PostMortem, State, Stop
 from meshrt.program.targets import Actor, Selected, address, shape_in
 from meshrt.selection import Shape
 
-__all__ = ["Session", "SessionTable", "Waiter", "key_of", "label_of", "session_key"]
+__all__ = ["Session", "SessionTable", "Waiter", "actor_of", "key_of", "label_of", "session_key"]
 
 #: Characters of a line that are shown.
 _SHORT = 80
@@ -107,9 +107,6 @@ class SessionTable:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(sorted(self._sessions.values(), key=lambda session: (session.key[1:], session.key.mesh_id)))
-
-    def __len__(self) -> int:
-        return len(self._sessions)
 
     def get(self, key: SessionKey) -> Session | None:
         """Return the session of ``key``; None: there is none."""
@@ -221,12 +218,15 @@ def session_key(actor: Actor, rank: int) -> SessionKey:
     return SessionKey(actor.mesh.mesh_id, actor.name, rank, actor.thread)
 
 
-def label_of(key: SessionKey, actors: Sequence[Actor]) -> str:
+def actor_of(key: SessionKey, actors: Iterable[Actor]) -> Actor | None:
+    """Return the actor of a session; None: ``actors`` does not have it."""
+    return next((actor for actor in actors if session_key(actor, key.rank) == key), None)
+
+
+def label_of(key: SessionKey, actors: Iterable[Actor]) -> str:
     """Return the label of a session's actor; the plain name if ``actors`` does not have it."""
-    for actor in actors:
-        if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
-            return actor.label
-    return address(key.actor, key.thread)
+    actor = actor_of(key, actors)
+    return address(key.actor, key.thread) if actor is None else actor.label
 
 
 def key_of(mesh_id: str, rank: int, report: OfSession) -> SessionKey:

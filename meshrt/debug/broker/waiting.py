@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from meshrt.debug.broker.sessions import SessionTable
@@ -30,7 +31,8 @@ class Changes:
         self._targets = targets
         #: The connected terminals, by id.
         self._clients: dict[int, ToolClient] = {}
-        self._changed: asyncio.Future[None] | None = None
+        #: Set for a moment only: the requests that wait for it go on.
+        self._changed = asyncio.Event()
         self._told: Count | None = None
         self._touched = False
 
@@ -54,9 +56,8 @@ class Changes:
     def _tell(self) -> None:
         """Wake the requests in `wait`, and tell the terminals how many ranks are stopped."""
         self._touched = False
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
-        self._changed = None
+        self._changed.set()
+        self._changed.clear()
         count = self._count()
         if count != self._told:
             self._told = count
@@ -74,7 +75,6 @@ class Changes:
             SelectionError: No such ranks at the end of the wait.
         """
         deadline = time.monotonic() + min(asked.seconds, _LONGEST_WAIT)
-        loop = asyncio.get_running_loop()
         hint = time.monotonic() + _HINT_SECONDS
         while True:
             stopped, missing, problem = self._still_missing(asked)
@@ -89,10 +89,10 @@ class Changes:
                 if problem is not None:
                     raise problem
                 return WaitResult(sorted(stopped), sorted(missing))
-            if self._changed is None:
-                self._changed = loop.create_future()
-            # Spawning an actor does not change the table of sessions, so `_changed` does not tell of it.
-            await asyncio.wait([self._changed], timeout=min(seconds, 0.5 if problem is not None else 60.0))
+            with contextlib.suppress(TimeoutError):
+                # Spawning an actor does not change the table of sessions, so `_changed` does not tell of it.
+                async with asyncio.timeout(min(seconds, 0.5 if problem is not None else 60.0)):
+                    await self._changed.wait()
 
     def _still_missing(self, asked: Wait) -> tuple[set[int], set[int], MeshError | None]:
         try:

@@ -21,7 +21,6 @@ __all__ = [
     "FromEngine",
     "Holds",
     "Join",
-    "Joined",
     "Leaving",
     "OfChannel",
     "Open",
@@ -46,14 +45,7 @@ __all__ = [
 # -- what routers ask of the root
 
 
-class Joined(Data, frozen=True):
-    """The program: the process of its root, and its command line."""
-
-    pid: int
-    argv: Sequence[str]
-
-
-class Join(Operation[Joined], frozen=True, tag="dap.join"):
+class Join(Operation[Nothing], frozen=True, tag="dap.join"):
     """Subscribe to `Born` and `ActorBegun`. IDEs connect to this router at ``port``, with ``token``; 0: at no port."""
 
     port: int = 0
@@ -91,8 +83,6 @@ class Rank(Data, frozen=True):
     mesh: str
     rank: int
     name: str
-    pid: int
-    host: str
     ide: str = ""
     life: int = 0
     mesh_name: str = ""
@@ -205,10 +195,8 @@ class Waiting(OfChannel, frozen=True, tag="dap.waiting"):
 
 
 class Opened(OfChannel, frozen=True, tag="dap.opened"):
-    """The engine serves the IDE. ``engine``: its release; ``price``: what it costs the program, in words, or ""."""
+    """The engine serves the IDE. ``price``: what it costs the program, in words, or ""."""
 
-    pid: int = 0
-    engine: str = ""
     price: str = ""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ __all__ = ["Mediator", "load"]
 _GONE = "an IDE that is gone, until one attaches"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Channel:
     """One IDE on one rank."""
 
@@ -47,6 +46,8 @@ class _Channel:
     rank: int
     #: Stopped threads stay stopped if the router is lost.
     stay: bool
+    #: The IDE has said goodbye. Another one may attach; the rank serves it afterwards.
+    leaving: bool = False
 
     @property
     def ide(self) -> str:
@@ -67,8 +68,6 @@ class Mediator:
         #: By the router's id.
         self._ports: dict[int, ops.Port] = {}
         self._started = StartedRouters(services)
-        #: Numbers of channels whose IDE has said goodbye. Another IDE may attach; the rank serves it afterwards.
-        self._leaving: set[int] = set()
         #: What is stopped in an IDE, by mesh id and base rank.
         self.held: dict[tuple[str, int], Held] = {}
         #: Ranks that may be stopped although their IDE is gone: the number of its channel.
@@ -107,11 +106,11 @@ class Mediator:
 
     # -- which ranks
 
-    async def _join(self, client: ToolClient, asked: ops.Join) -> ops.Joined:
+    async def _join(self, client: ToolClient, asked: ops.Join) -> Nothing:
         self._routers[client.id] = client
         if asked.port:
             self._ports[client.id] = ops.Port(asked.port, asked.token)
-        return ops.Joined(os.getpid(), sys.argv)
+        return Nothing()
 
     async def _found_ports(self, _client: ToolClient, _asked: ops.Ports) -> ops.PortsFound:
         return ops.PortsFound(list(self._ports.values()))
@@ -154,8 +153,6 @@ class Mediator:
             mesh.mesh_id,
             rank,
             f"{name} {place}" if several else place,
-            mesh.pids.get(rank, 0),
-            mesh.hosts.get(rank, ""),
             "" if ide == _GONE else ide,
             mesh.incarnations.get(rank, 0),
             name,
@@ -174,7 +171,7 @@ class Mediator:
     async def _open(self, client: ToolClient, asked: ops.Open) -> Nothing:
         mesh_id, rank = asked.mesh, asked.rank
         for channel in self._channels.values():
-            if (channel.mesh_id, channel.rank) == (mesh_id, rank) and channel.number not in self._leaving:
+            if (channel.mesh_id, channel.rank) == (mesh_id, rank) and not channel.leaving:
                 whose = "another window" if channel.client is client else f"process {channel.client.pid}"
                 raise UsageError(f"an IDE is attached to rank {rank} already, through {whose}")
         number = next(self._numbers)
@@ -190,7 +187,7 @@ class Mediator:
             self._forget(channel)
             raise
         # The router, or the engine (without debugpy, say), may have ended before this answer.
-        if number in self._channels and number not in self._leaving:
+        if number in self._channels and not channel.leaving:
             self._say(mesh_id, rank, f"is in {channel.ide} now", f"are in {channel.ide} now")
         return Nothing()
 
@@ -232,11 +229,11 @@ class Mediator:
         channel = self._channels.get(report.channel)
         if channel is not None:
             self._let_go(channel)
-            self._leaving.add(channel.number)
+            channel.leaving = True
 
     def _let_go(self, channel: _Channel) -> None:
         """Record that an IDE no longer has its rank."""
-        if channel.number not in self._leaving and self.held.pop((channel.mesh_id, channel.rank), None) is not None:
+        if not channel.leaving and self.held.pop((channel.mesh_id, channel.rank), None) is not None:
             self._say(channel.mesh_id, channel.rank, "was left by its IDE", "were left by their IDE")
 
     def _forget(self, channel: _Channel) -> None:
@@ -244,7 +241,6 @@ class Mediator:
         self._drop(channel)
 
     def _drop(self, channel: _Channel) -> None:
-        self._leaving.discard(channel.number)
         self._channels.pop(channel.number, None)
         self._named.pop((channel.client.id, channel.name), None)
 
@@ -252,7 +248,7 @@ class Mediator:
         """Give up a channel whose IDE is gone. With ``stay``, stops stay recorded until the rank reports their end."""
         key = (channel.mesh_id, channel.rank)
         held = self.held.get(key, Held())
-        stays = stay and channel.number not in self._leaving  # otherwise another IDE may have the rank
+        stays = stay and not channel.leaving  # otherwise another IDE may have the rank
         if stays:
             self._orphans[key] = channel.number
         if stays and held.since:
@@ -275,7 +271,7 @@ class Mediator:
             return
         if isinstance(report, ops.Closed):
             self._forget(channel)
-        elif isinstance(report, ops.Holds) and channel.number not in self._leaving:
+        elif isinstance(report, ops.Holds) and not channel.leaving:
             self.held[mesh_id, rank] = _held(channel.ide, report)
         channel.client.report(msgspec.structs.replace(report, channel=channel.name))
 

@@ -13,6 +13,7 @@ import bdb
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from meshrt.debug.rank.breakpoints import MeshBreaks
 from meshrt.debug.rank.users_trace import TraceFunction
 from meshrt.debug.stepping import is_awaitable, is_plumbing, is_suspension
 
@@ -56,15 +57,6 @@ class Stepping(Protocol):
     def trace(self, frame: FrameType, event: str, arg: object) -> TraceFunction | None:
         """Handle an event of the thread. Return the local trace function of ``frame``."""
 
-    def line_begins(self, frame: FrameType) -> None:
-        """Note that a line of ``frame`` is about to begin, whether it stops or not."""
-
-    def watches(self, frame: FrameType) -> bool:
-        """Whether breakpoints that bdb does not know may be in the code of ``frame``."""
-
-    def breaks(self) -> bool:
-        """Whether such a breakpoint is on the line that has begun."""
-
     def failed(self, text: str) -> None:
         """Show an error."""
 
@@ -89,9 +81,16 @@ class BdbAdapter(bdb.Bdb):
 
         def _set_stopinfo(self, stopframe: FrameType | None, returnframe: FrameType | None, line: int = 0) -> None: ...
 
-    def trace_by(self, stepping: Stepping) -> None:
-        """Set the object that decides what stops. Call it before the first stop."""
+    def trace_by(self, stepping: Stepping, mesh_breaks: MeshBreaks) -> None:
+        """Set the objects that decide what stops. Call it before the first stop.
+
+        Args:
+            mesh_breaks: Breakpoints that bdb does not know.
+        """
         self.stepping = stepping
+        self._mesh_breaks = mesh_breaks
+        #: A breakpoint of the mesh is on the line that is handled now.
+        self.on_mesh_break = False
         #: Handles an event as bdb does.
         self.dispatch: TraceFunction = super().trace_dispatch
         # An attribute, not a method: a method would add one more function call to each traced line.
@@ -139,16 +138,16 @@ class BdbAdapter(bdb.Bdb):
                 frame.f_lineno = line  # type: ignore[misc]  # writable in a trace function
             except ValueError as error:
                 self.stepping.failed(f"Jump failed: {error}")
-        self.stepping.line_begins(frame)
+        self.on_mesh_break = self._mesh_breaks.traced(frame)
         return super().dispatch_line(frame)
 
     def break_here(self, frame: FrameType) -> bool:
         """Whether a breakpoint of bdb or of the mesh is on the line of ``frame``."""
-        return bool(super().break_here(frame)) or self.stepping.breaks()
+        return bool(super().break_here(frame)) or self.on_mesh_break
 
     def break_anywhere(self, frame: FrameType) -> bool:
         """Whether bdb or the mesh may have a breakpoint in the code of ``frame``."""
-        return bool(super().break_anywhere(frame)) or self.stepping.watches(frame)
+        return bool(super().break_anywhere(frame)) or self._mesh_breaks.watched(frame)
 
     def dispatch_return(self, frame: FrameType, arg: object) -> TraceFunction:
         """Handle a return as bdb does; a wait of a coroutine is not a return."""

@@ -21,8 +21,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple, Protocol
 
 from meshrt.actor.endpoint import endpoints_of
-from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module
-from meshrt.debug.rank.loaded import loaded_code
+from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module, loaded_code
 from meshrt.debug.rank.users_trace import TraceFunction
 from meshrt.debug.rank_operations import BreakHit, BreakSpec, BreakState
 from meshrt.debug.stepping import is_hidden_code

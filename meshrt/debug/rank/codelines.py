@@ -1,18 +1,26 @@
-"""Which lines have code, and which function a line belongs to.
+"""The code of a file, as far as this process has it: which lines have code, and which function a line belongs to.
 
 A breakpoint is set on a line of text. What runs are code objects, and one line may belong to several: ``def`` runs in
 the code around the function; a comprehension has (before 3.12) a code object of its own. A breakpoint applies to the
 outermost function whose body has the line.
+
+Code is in modules, and in classes that came by value, which are in none.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
-from types import CodeType
-from typing import NamedTuple
+import linecache
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
-__all__ = ["NoCodeError", "Target", "body_of", "find", "is_module", "nested"]
+from meshrt.hooks.facts import ActorState
+from meshrt.program.places import names_file
+
+__all__ = ["NoCodeError", "Target", "body_of", "find", "is_module", "loaded_code", "nested"]
 
 
 class Target(NamedTuple):
@@ -116,3 +124,70 @@ def _headers(module: CodeType) -> list[tuple[int, CodeType]]:
     """Return the functions that a module or a class defines, with the line where each definition starts."""
     functions = [code for code in module.co_consts if isinstance(code, CodeType) and not is_module(code)]
     return [(code.co_firstlineno, code) for code in functions if body_of(code)[:1] > [code.co_firstlineno]]
+
+
+def loaded_code(file: str, actors: Sequence[ActorState]) -> list[tuple[str, list[CodeType]]]:
+    """Return the code of each loaded file that ``file`` names, with its full name."""
+    found: dict[str, list[CodeType]] = {}
+    for module in list(sys.modules.values()):
+        filename = getattr(module, "__dict__", {}).get("__file__")  # the module's own __getattr__ is user code
+        if isinstance(filename, str) and names_file(file, filename):
+            code = _compiled(filename)
+            if code is not None:
+                found[filename] = [code]
+    for function in _shipped_functions(actors):
+        filename = function.__code__.co_filename
+        if not names_file(file, filename):
+            continue
+        if filename not in found:
+            code = _compiled(filename)
+            found[filename] = [] if code is None else [code]
+        if not any(code.co_name == "<module>" for code in found[filename]):
+            found[filename].append(function.__code__)
+    return [(filename, roots) for filename, roots in found.items() if roots]
+
+
+def _compiled(filename: str) -> CodeType | None:
+    lines = linecache.getlines(filename)
+    return _compile(filename, "".join(lines)) if lines else None
+
+
+@lru_cache(maxsize=8)
+def _compile(filename: str, text: str) -> CodeType | None:
+    try:
+        return compile(text, filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None  # changed since it was loaded, or not Python: its functions are used one by one
+
+
+def _shipped_functions(actors: Sequence[ActorState]) -> Iterable[FunctionType]:
+    """Return the functions of actors' classes, and those that these can name: shipped code is in no module."""
+    namespaces: dict[int, Mapping[str, Any]] = {}
+    classes: dict[type, None] = {}
+    for actor in actors:
+        if actor.instance is not None:
+            classes.update(dict.fromkeys(type(actor.instance).__mro__))
+    functions: dict[FunctionType, None] = {}
+    for cls in classes:
+        _add_functions(cls.__dict__.values(), functions)
+    for function in functions:
+        namespaces[id(function.__globals__)] = function.__globals__
+    for namespace in namespaces.values():
+        values = list(namespace.values())
+        _add_functions(values, functions)
+        for value in values:
+            if isinstance(value, type):
+                _add_functions(value.__dict__.values(), functions)
+    return functions
+
+
+def _add_functions(values: Iterable[Any], functions: dict[FunctionType, None]) -> None:
+    for value in list(values):
+        kind = type(value)  # isinstance would call code of the value
+        if kind in (staticmethod, classmethod):
+            value = value.__func__
+        elif kind is property:
+            value = value.fget
+        while type(value) is FunctionType and value not in functions:
+            functions[value] = None
+            value = value.__dict__.get("__wrapped__")

@@ -27,7 +27,7 @@ from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.sessions import RankSessions, variables_of
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
-from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
+from meshrt.debug.rank.users_trace import TraceFunction, above
 from meshrt.debug.rank_operations import (
     Accepted,
     BreakHits,
@@ -59,14 +59,11 @@ _PRICE = (
 
 
 class RankDebugger:
-    """All sessions of this process, and everything that may begin one.
-
-    It is the `Sessions` of interrupts, and the `MeshBreaks` of sessions.
-    """
+    """All sessions of this process, and everything that may begin one. It is the `MeshBreaks` of sessions."""
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._sessions = RankSessions(services, self._new_session)
+        self._sessions = RankSessions(services, self._new_session, self._opened)
         #: Numbers of prompts: a line for one prompt is not taken by another.
         self._numbers = itertools.count(1)
         self._sources = SourceFetcher(services)
@@ -78,7 +75,7 @@ class RankDebugger:
         by_monitoring = sys.version_info >= (3, 12)
         self._tracer = Tracer(self._table, self._reached, self._interrupted, breaks=not by_monitoring)
         self._monitor = Monitor(self._table, self._reached, self._interrupted) if by_monitoring else None
-        self._interrupts = Interrupts(services, self, self._tracer, self._monitor)
+        self._interrupts = Interrupts(services, self._sessions, self._tracer, self._monitor)
         self._post_mortem = PostMortem(services, self._sources)
         self._evaluator = Evaluator(services, self._sources, self._quiet)
         #: Knows what controls the threads of this rank.
@@ -95,7 +92,7 @@ class RankDebugger:
             try:
                 if self.handover.breakpoint(frame):
                     return
-                session = self.open()
+                session = self._sessions.open()
                 if kwargs.get("header"):
                     session.console.write(f"{kwargs['header']}\n")
                 session.breakpoint(frame)
@@ -138,7 +135,7 @@ class RankDebugger:
         if self._closing or self.handover.holder:
             return
         if self._post_mortem.stops(call, exception, self._sessions.exactly(call)):
-            self.open(call).failed(exception)
+            self._sessions.open(call).failed(exception)
 
     def signalled(self, frame: FrameType | None) -> None:
         """Handle the rank's signal. On the main thread, in the signal handler."""
@@ -146,17 +143,13 @@ class RankDebugger:
         # Also where an event loop waits, outside the context of any call: the calls that it goes on with are followed.
         self._tracer.follow(frame)
 
-    def open(self, call: EndpointCall | None = None) -> RankSession:
-        """Return the session of what the calling thread runs; create one if necessary."""
-        session, new = self._sessions.open(call)
-        if new:
-            self._sources.new_session()
-            self._mind_exits()
-            if self._closing:
-                session.close()
-        return session
+    def _opened(self, session: RankSession) -> None:
+        self._mind_exits()
+        if self._closing:
+            session.close()
 
     def _new_session(self, call: EndpointCall, thread: str) -> RankSession:
+        self._sources.new_session()
         return RankSession(self._services, call, thread, self._sources, self, self._sessions, self._numbers)
 
     # -- breakpoints of running ranks, on the threads that reach them --------------------------------------------------
@@ -169,7 +162,7 @@ class RankDebugger:
         """See `MeshBreaks`."""
         hit = self._hit(frame) if self._tracer.wanted else None
         if hit is not None:
-            self.open().hit(hit)
+            self._sessions.open().hit(hit)
         return hit is not None
 
     def marks(self, frame: FrameType) -> bool:
@@ -190,25 +183,21 @@ class RankDebugger:
         """See `MeshBreaks`."""
         return self._tracer.local(frame)
 
-    def adopt(self, users_trace: UsersTrace) -> None:
-        """See `Sessions`."""
-        self._sessions.adopt(users_trace)
-
     def _reached(self, frame: FrameType) -> None:
         """Stop at a line with a breakpoint that is about to run."""
         session = self._sessions.of_thread(get_ident())
         if session is not None and session.stopped:
             return  # a command that is running leads here
         session = self._sessions.current()
-        just_stopped = session is not None and session.take_mark(frame)
+        just_stopped = session is not None and session.steps.take_mark(frame)
         hit = self._hit(frame)
         if hit is None or just_stopped:
             return
         with headroom:
             try:
-                session = self.open()
+                session = self._sessions.open()
                 session.hit(hit)
-                session.stop(frame, "breakpoint", traced=True)
+                session.steps.stop_at(frame, "breakpoint", traced=True)
             except SHORTAGES as error:
                 say_unavailable(error)
 
@@ -226,10 +215,6 @@ class RankDebugger:
         self._interrupts.on_line(frame)
 
     # -- on the control thread -----------------------------------------------------------------------------------------
-
-    def of_thread(self, ident: int) -> RankSession | None:
-        """Return the session of a thread; None: it has none."""
-        return self._sessions.of_thread(ident)
 
     def input(self, answer: Input) -> Accepted:
         """Pass the answer to a prompt to the session that it is for."""
@@ -325,11 +310,9 @@ class RankDebugger:
         """In a forked child of user code: stop nothing and trace nothing."""
         self.handover.forked()  # before `sys.settrace`: the engine of an IDE would warn about it
         sys.settrace(None)
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
+        for frame in above(sys._getframe(1)):
             if frame.f_trace is not None:
                 del frame.f_trace
-            frame = frame.f_back
         self._sessions.clear()
         self._interrupts.close()
         self._table.clear_in_child()

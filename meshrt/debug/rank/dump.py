@@ -95,7 +95,7 @@ class Dumper:
             frames=self._frames(exception),
             mesh=services.mesh_name,
             mesh_id=call.mesh_id,
-            coords=_coordinates(call),
+            coords=Shape.from_wire(call.view).coordinates(call.rank) if call.view else {},
             thread=threading.current_thread().name,
         )
 
@@ -141,13 +141,6 @@ def _named(exception: BaseException) -> tuple[str, str]:
 def _shown(text: str, limit: int) -> str:
     # The part that is cut off may hold the name of a secret whose end is kept, so mask before the final cut.
     return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
-
-
-def _coordinates(call: EndpointCall) -> dict[str, int]:
-    if not call.view:
-        return {}
-    shape = Shape.from_wire(call.view)
-    return dict(shape.extent.point(shape.ndslice.index(call.rank)))
 
 
 def _source(code: CodeType, line: int) -> tuple[int, list[str]]:

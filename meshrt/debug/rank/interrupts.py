@@ -28,7 +28,7 @@ from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.advice import FIRST_ONLY, how_to_stop
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
-from meshrt.debug.rank.sessions import Sessions
+from meshrt.debug.rank.sessions import RankSessions
 from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
@@ -81,14 +81,14 @@ class Interrupts:
         monitor: Reaches the threads of further actors; None before Python 3.12.
     """
 
-    def __init__(self, services: RankServices, sessions: Sessions, tracer: Tracer, monitor: Monitor | None) -> None:
+    def __init__(self, services: RankServices, sessions: RankSessions, tracer: Tracer, monitor: Monitor | None) -> None:
         self._services = services
         self._sessions = sessions
         self._tracer = tracer
         self._monitor = monitor
         self._asked: dict[int, _Ask] = {}
-        #: Lines that are to be interrupted on the main thread.
-        self._lines: dict[int, int] = {}
+        #: The line that is to be interrupted on the main thread; 0: none.
+        self._line = 0
         #: Endpoints that the user aborted while they were suspended, by thread.
         self._cancelled: dict[int, tuple[EndpointCall, asyncio.Task[object]]] = {}
 
@@ -122,7 +122,8 @@ class Interrupts:
         session = self._sessions.of_thread(ident) if ident is not None else None
         if session is not None and ident is not None and session.running:
             where = f"at work on a line, {session.place()}"
-            self._lines[ident] = session.running
+            if ident == threading.main_thread().ident:
+                self._line = session.running
             self._break_line(session, ident, session.running, _RETRY_SECONDS)
             return Interrupted("asked", where)
         if session is not None and session.stopped:
@@ -158,11 +159,10 @@ class Interrupts:
         raise MeshError(f"there is no thread {name!r} on this rank; it has {there}")
 
     def _actor(self, name: str) -> ActorState:
-        actors = self._services.actors()
-        for actor in actors:
-            if actor.name == name:
-                return actor
-        there = ", ".join(actor.name for actor in actors) or "none"
+        actor = self._state(name)
+        if actor is not None:
+            return actor
+        there = ", ".join(actor.name for actor in self._services.actors()) or "none"
         raise MeshError(f"there is no actor {name!r} on this rank; it has {there}")
 
     def _reach(self, ask: _Ask, ident: int, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -187,10 +187,11 @@ class Interrupts:
 
     def _break_line(self, session: RankSession, ident: int, line: int, pause: float) -> None:
         """Interrupt a line that is running, repeatedly, until it is broken or has ended. On the control thread."""
-        on_main = ident == threading.main_thread().ident
-        if on_main:
-            if session.running != line or self._lines.get(ident) != line:
-                self._lines.pop(ident, None)
+        if ident == threading.main_thread().ident:
+            if self._line != line:
+                return  # it was broken, or another one is to be interrupted
+            if session.running != line:
+                self._line = 0
                 return
             self._services.signal_main()
             self._services.interject(lambda _waited: self._break_here(None))
@@ -228,7 +229,7 @@ class Interrupts:
 
     def on_signal(self, frame: FrameType | None) -> None:
         """Carry out a request for the main thread, in the signal handler that interrupted ``frame``."""
-        if self._lines:
+        if self._line:
             self._break_here(frame)
         asked = self._asked.get(get_ident())
         if asked is not None:
@@ -248,22 +249,22 @@ class Interrupts:
             if session is not None and session.traces:
                 ident = get_ident()
                 session.when_stopped = lambda: self._carried_out(ident, ask)
-                session.stop_soon(where)
+                session.steps.stop_soon(where)
             else:
                 ask.users_trace.put_aside(above(where))
                 self._tracer.arm(where)
             self._services.interject(lambda _waited: self.on_line(sys._getframe(1)))
 
     def _break_here(self, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt if a line on the calling thread is to be interrupted.
+        """Raise KeyboardInterrupt if the line that runs is to be interrupted. On the main thread.
 
         Args:
             frame: Where the thread is; None: it waits in a ``get()``.
         """
-        line = self._lines.get(get_ident())
+        line = self._line
         session = self._sessions.of_thread(get_ident())
         if line and session is not None and session.running == line and (frame is None or may_break(frame)):
-            del self._lines[get_ident()]
+            self._line = 0
             raise KeyboardInterrupt
 
     def on_line(self, frame: FrameType) -> None:
@@ -297,7 +298,7 @@ class Interrupts:
         call = ask.call
         if self._current(ident) is not ask or call is None:
             return
-        state = self._state(ask)
+        state = self._state(ask.actor)
         task: asyncio.Task[object] | None = state.task_of(call) if state is not None else None
         stack = await_chain(task) if task is not None else []
         if task is None or not stack:
@@ -308,10 +309,10 @@ class Interrupts:
             self._cancelled[ident] = call, task
             task.cancel(reason)
 
-        self._take(ask, lambda session: session.stop_suspended(stack, abort))
+        self._take(ask, lambda session: session.steps.stop_suspended(stack, abort))
 
     def _stop(self, ask: _Ask, frame: FrameType) -> None:
-        self._take(ask, lambda session: session.stop(frame, "interrupt"))
+        self._take(ask, lambda session: session.steps.stop_at(frame, "interrupt"))
 
     def _take(self, ask: _Ask, stop: Callable[[RankSession], None]) -> None:
         ident = get_ident()
@@ -348,18 +349,18 @@ class Interrupts:
         if ask is None or ask.taken:
             return None
         session = self._sessions.of_thread(ident)
-        state = self._state(ask)
+        state = self._state(ask.actor)
         if state is not None and (ask.thread or state.runs(ask.call)) and (session is None or not session.stopped):
             return ask
         self._forget(ident)
         return None
 
-    def _state(self, ask: _Ask) -> ActorState | None:
-        return next((actor for actor in self._services.actors() if actor.name == ask.actor), None)
+    def _state(self, name: str) -> ActorState | None:
+        return next((actor for actor in self._services.actors() if actor.name == name), None)
 
     def _miss_call(self, ident: int, ask: _Ask, ended: EndpointCall) -> None:
         """Move a request whose call has ended to another call of the actor; drop it if there is none."""
-        state = self._state(ask)
+        state = self._state(ask.actor)
         others = (state.call, *state.concurrent.values()) if state is not None else ()
         other = next((call for call in others if call is not None and call is not ended), None)
         if state is None or other is None:
@@ -387,4 +388,4 @@ class Interrupts:
     def close(self) -> None:
         """Forget everything: this process is a forked child."""
         self._asked.clear()
-        self._lines.clear()
+        self._line = 0

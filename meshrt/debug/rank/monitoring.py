@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from meshrt.debug.rank.breakpoints import BreakTable
+from meshrt.debug.rank.users_trace import above
 from meshrt.debug.stepping import is_users
 from meshrt.errors import MeshError
 
@@ -82,8 +83,10 @@ class Monitor:
                     self._unwatch(code)
                 for code in self._watched.values():
                     self._find_loops(code)
-                for frame in sys._current_frames().values():
-                    self._watch_stack(frame)
+                for innermost in sys._current_frames().values():
+                    for frame in above(innermost):
+                        if self._table.lines_in(frame.f_code):
+                            self._watch(frame.f_code)
                 self._monitoring.restart_events()
             elif self._tool is not None:
                 self._monitoring.set_events(self._tool, 0)
@@ -97,11 +100,9 @@ class Monitor:
             self._begin()
             events = self._monitoring.events
             codes = self._threads[ident] = {}
-            frame = sys._current_frames().get(ident)
-            while frame is not None:
+            for frame in above(sys._current_frames().get(ident)):
                 if is_users(frame):
                     codes[id(frame.f_code)] = frame.f_code
-                frame = frame.f_back
             for code in codes.values():
                 # A loop of one line has no lines to report, only jumps.
                 wanted = events.LINE | events.JUMP | events.BRANCH | events.PY_RESUME
@@ -155,12 +156,6 @@ class Monitor:
             self._monitoring.register_callback(self._tool, event, None)
         self._monitoring.free_tool_id(self._tool)
         self._tool = None
-
-    def _watch_stack(self, frame: FrameType | None) -> None:
-        while frame is not None:
-            if self._table.lines_in(frame.f_code):
-                self._watch(frame.f_code)
-            frame = frame.f_back
 
     def _watch(self, code: CodeType) -> None:
         with self._lock:

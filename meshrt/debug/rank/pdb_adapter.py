@@ -123,7 +123,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
         Args:
             commands: Commands that replace those of pdb, by their words. Their ``help`` is pdb's.
         """
-        self.trace_by(stepping)
+        self.trace_by(stepping, self._shared.mesh_breaks)
         self.reading, self.showing = reading, showing
         for word, function in commands.items():
             # The name is pdb's, too: pdb uses it to know which commands of a breakpoint resume.

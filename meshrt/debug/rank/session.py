@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
-from meshrt.debug.rank.bdb_adapter import Stack
 from meshrt.debug.rank.breakpoints import Hit, MeshBreaks
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.postmortem import NOTHING_RAISED, exception_facts
 from meshrt.debug.rank.prompt import Prompt
 from meshrt.debug.rank.shared import Line, Shared, within_limit
 from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.stepper import Stepper
 from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace, is_ours
 from meshrt.debug.rank_operations import Ended, Input, Printed, Resumed, Stopped
 from meshrt.hooks.facts import EndpointCall
@@ -100,6 +100,11 @@ class RankSession:
         """The prompt that reads lines now, or did last. Any thread."""
         return self._prompts()[-1]
 
+    @property
+    def steps(self) -> Stepper:
+        """What stops the thread now, and knows where it is stopped."""
+        return self.prompt.steps
+
     def _prompts(self) -> list[Prompt]:
         """Return the prompts of the thread; each except the first is inside the previous one."""
         post_mortem = self._post_mortem
@@ -130,7 +135,7 @@ class RankSession:
 
     def place(self) -> Place:
         """Return where its thread is stopped, regardless of the frame that the user looks at. Any thread."""
-        return self.prompt.steps.place()
+        return self.steps.place()
 
     # -- from the rank's code ------------------------------------------------------------------------------------------
 
@@ -142,19 +147,7 @@ class RankSession:
                 "(`debug EXPRESSION` steps into it)\n"
             )
             return
-        self.prompt.steps.stop_at(frame, "breakpoint")
-
-    def stop(self, frame: FrameType, reason: str, *, traced: bool = False) -> None:
-        """Stop at ``frame``; ``traced``: its line is about to begin."""
-        self.prompt.steps.stop_at(frame, reason, traced=traced)
-
-    def stop_suspended(self, stack: Stack, abort: Callable[[str], None]) -> None:
-        """Stop while a coroutine waits; see `Stepper.stop_suspended`."""
-        self.prompt.steps.stop_suspended(stack, abort)
-
-    def stop_soon(self, frame: FrameType) -> None:
-        """Stop at the next line of user code, in ``frame`` or elsewhere: this session traces its thread already."""
-        self.prompt.steps.stop_soon(frame, "interrupt")
+        self.steps.stop_at(frame, "breakpoint")
 
     def failed(self, exception: BaseException) -> None:
         """Stop where ``exception`` was raised, before it unwinds."""
@@ -189,10 +182,6 @@ class RankSession:
         if hit.error:
             self._line.error = hit.error
             self.console.write(f"{hit.error}\n")
-
-    def take_mark(self, frame: FrameType) -> bool:
-        """Whether a trace function has just stopped at this very line."""
-        return self.prompt.steps.take_mark(frame)
 
     # -- from the control thread ---------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import get_ident
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.session import RankSession
@@ -23,20 +23,7 @@ from meshrt.hooks.services import RankServices
 from meshrt.inspect.records import typed_name
 from meshrt.inspect.variables import local_variables
 
-__all__ = ["RankSessions", "Sessions", "variables_of"]
-
-
-class Sessions(Protocol):
-    """The sessions of this rank, for what stops threads."""
-
-    def of_thread(self, ident: int) -> RankSession | None:
-        """Return the session of a thread; None: it has none. Any thread."""
-
-    def open(self, call: EndpointCall | None = None) -> RankSession:
-        """Return the session of the calling thread, which works for ``call``; create one if necessary."""
-
-    def adopt(self, users_trace: UsersTrace) -> None:
-        """Take over the user's own trace of the calling thread, which was put aside for a request."""
+__all__ = ["RankSessions", "variables_of"]
 
 
 class RankSessions:
@@ -44,11 +31,18 @@ class RankSessions:
 
     Args:
         make: ``make(call, name of the thread)`` returns a new session; the name is "": the thread of the call's actor.
+        opened: Called with a new session once it can be looked up; on its thread.
     """
 
-    def __init__(self, services: RankServices, make: Callable[[EndpointCall, str], RankSession]) -> None:
+    def __init__(
+        self,
+        services: RankServices,
+        make: Callable[[EndpointCall, str], RankSession],
+        opened: Callable[[RankSession], None],
+    ) -> None:
         self._services = services
         self._make = make
+        self._opened = opened
         self._last_call: EndpointCall | None = None
         #: By thread, and the call's identity (equal calls are not the same call); 0: no call.
         self._table: dict[tuple[int, int], RankSession] = {}
@@ -65,8 +59,8 @@ class RankSessions:
 
     # -- on the thread that runs user code
 
-    def open(self, call: EndpointCall | None = None) -> tuple[RankSession, bool]:
-        """Return the session of what the calling thread runs, and whether it is new.
+    def open(self, call: EndpointCall | None = None) -> RankSession:
+        """Return the session of what the calling thread runs; make one if it has none.
 
         Args:
             call: What it runs, if the thread itself does not know.
@@ -82,11 +76,12 @@ class RankSessions:
         key = self._key(ident, call)
         known = self._table.get(key)
         if known is not None:
-            return known, False
+            return known
         thread = "" if key[1] else self._thread_name()
         self._last_call = call = call or self.call_of_thread()
         session = self._table[key] = self._make(call, thread)
-        return session, True
+        self._opened(session)
+        return session
 
     def exactly(self, call: EndpointCall | None) -> RankSession | None:
         """Return the session of a call on the calling thread; None: of the thread itself."""

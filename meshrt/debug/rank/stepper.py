@@ -42,15 +42,13 @@ class Stepper:
         self.traced = False
         #: The reason of the next stop, or of the last one.
         self.reason = ""
-        #: The reason for which the next event stops, if not a command; "": none.
-        self._soon = ""
+        #: The next event stops for an interrupt, and not for a command.
+        self._soon = False
         #: The index in the stack of the frame that is reported as the place of the stop.
         self._stopped_in = -1
         self._quit_because = ABORTED
         #: The await chain at the end of which a coroutine waits, while the prompt is open there.
         self._suspended: Stack | None = None
-        #: A breakpoint of the mesh is on the line that is handled now.
-        self._mesh_break = False
         #: The line of the last stop, if that line is going to be reported once more.
         self._mark: tuple[int, int] | None = None
 
@@ -65,7 +63,7 @@ class Stepper:
         self._shared.users_trace().put_aside(above(frame))
         self._pdb.begin(bottom_frame(frame))
         self.reason = reason
-        self._soon = ""
+        self._soon = False
         self.traced = traced
         try:
             self._pdb.open(frame)
@@ -111,9 +109,12 @@ class Stepper:
                 frame.f_trace = self._pdb.trace_dispatch
             sys.settrace(self._pdb.trace_dispatch)
 
-    def stop_soon(self, frame: FrameType, reason: str) -> None:
-        """Stop when user code goes on in ``frame``, or elsewhere on this thread, which is traced already."""
-        self._soon = reason
+    def stop_soon(self, frame: FrameType) -> None:
+        """Stop for an interrupt as soon as user code goes on, in ``frame`` or elsewhere on this thread.
+
+        The thread is traced already.
+        """
+        self._soon = True
         self._pdb.set_step()
         self._trace_from(frame)
 
@@ -199,24 +200,13 @@ class Stepper:
         finally:
             self.traced = False
 
-    def line_begins(self, frame: FrameType) -> None:
-        """See `Stepping`."""
-        self._mesh_break = self._mesh_breaks.traced(frame)
-
-    def watches(self, frame: FrameType) -> bool:
-        """See `Stepping`."""
-        return self._mesh_breaks.watched(frame)
-
-    def breaks(self) -> bool:
-        """See `Stepping`."""
-        return self._mesh_break
-
     def stops(self, frame: FrameType, event: str) -> None:
         """See `Stepping`."""
-        if event == "line" and self._mesh_break and not self._pdb.stop_here(frame):
+        if event == "line" and self._pdb.on_mesh_break and not self._pdb.stop_here(frame):
             event = "breakpoint"
         if event in ("call", "line", "breakpoint"):
-            self.reason, self._soon = self._soon or ("breakpoint" if event == "breakpoint" else "step"), ""
+            self.reason = "interrupt" if self._soon else "breakpoint" if event == "breakpoint" else "step"
+            self._soon = False
         else:
             self.reason = event
         if event in ("line", "breakpoint"):

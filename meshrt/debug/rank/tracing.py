@@ -13,7 +13,7 @@ from threading import get_ident
 from types import FrameType
 
 from meshrt.debug.rank.breakpoints import BreakTable
-from meshrt.debug.rank.users_trace import TraceFunction
+from meshrt.debug.rank.users_trace import TraceFunction, above
 from meshrt.debug.stepping import is_users
 
 __all__ = ["Tracer"]
@@ -51,10 +51,9 @@ class Tracer:
     def arm(self, frame: FrameType | None) -> None:
         """Stop the calling thread where user code goes on, in ``frame`` or one above or below it."""
         self._armed.add(get_ident())
-        while frame is not None:
-            if is_users(frame):
-                frame.f_trace = self._on_line
-            frame = frame.f_back
+        for each in above(frame):
+            if is_users(each):
+                each.f_trace = self._on_line
         sys.settrace(self._on_call)
 
     def disarm(self, ident: int) -> None:
@@ -70,10 +69,9 @@ class Tracer:
         if not self.wanted or sys.gettrace() not in (None, self._on_call):
             return None
         local = self._on_line if frame is not None and self._table.lines_in(frame.f_code) else None
-        while frame is not None:
-            if self._table.lines_in(frame.f_code):
-                frame.f_trace = self._on_line
-            frame = frame.f_back
+        for each in above(frame):
+            if self._table.lines_in(each.f_code):
+                each.f_trace = self._on_line
         sys.settrace(self._on_call)
         return local
 
@@ -133,9 +131,7 @@ class Tracer:
     def _let_go(self, frame: FrameType) -> None:
         if not self.wanted and sys.gettrace() == self._on_call:
             sys.settrace(None)
-        above: FrameType | None = frame
-        while above is not None:
-            if above.f_trace == self._on_line and not (self.wanted and self._table.lines_in(above.f_code)):
-                del above.f_trace
-            above = above.f_back
+        for each in above(frame):
+            if each.f_trace == self._on_line and not (self.wanted and self._table.lines_in(each.f_code)):
+                del each.f_trace
         self.follow(frame)  # as above

@@ -60,11 +60,6 @@ class Engine:
         self._live_threads = LiveThreads()
 
     @property
-    def version(self) -> str:
-        """The release of debugpy."""
-        return str(sys.modules["debugpy"].__version__)
-
-    @property
     def price(self) -> str:
         """The cost to the program while the engine traces, as a text; "" if it is negligible."""
         return _PRICE if TRACES else ""

@@ -24,7 +24,7 @@ from meshrt.errors import MeshError
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.visibility import is_debugging_file
 
-__all__ = ["Evaluations", "Interruption", "evaluations"]
+__all__ = ["Evaluations", "evaluations", "interrupt"]
 
 #: Seconds until it is tried again to interrupt something, at first and at most.
 _AGAIN = 0.02
@@ -139,38 +139,33 @@ _WITHIN = frozenset({Evaluations.run.__code__})
 evaluations = Evaluations()
 
 
-class Interruption:
-    """Interrupts evaluations as long as there are any: the user's code may catch what is raised in it.
+def interrupt(services: RankServices, say: Callable[[str], None], latest: int) -> None:
+    """Interrupt evaluations as long as there are any: the user's code may catch what is raised in it. Any thread.
 
     Args:
-        say: Called with ``text``, for the user, when there is an evaluation, and with an error. Any thread.
+        say: Called with a text for the user when there is an evaluation, and with an error. Any thread.
         latest: The number of the last evaluation to interrupt.
     """
+    told, quiet = False, 0.0
 
-    def __init__(self, services: RankServices, say: Callable[[str], None], text: str, latest: int) -> None:
-        self._services = services
-        self._say = say
-        self._text = text
-        self._latest = latest
-        self._quiet = 0.0
-        self._try(_AGAIN)
-
-    def _try(self, pause: float) -> None:
-        idents = evaluations.interrupt(self._latest)
+    def attempt(pause: float) -> None:
+        nonlocal told, quiet
+        idents = evaluations.interrupt(latest)
         if idents:
-            self._quiet = 0.0
-            text, self._text = self._text, ""
-            if text:
-                self._say(text)
-        elif self._quiet >= _QUIET:
+            quiet = 0.0
+            if not told:
+                told = True
+                say("what is being evaluated is interrupted, as it has not ended")
+        elif quiet >= _QUIET:
             return
         if threading.main_thread().ident in idents:
             try:
-                self._services.signal_main()
-                self._services.interject(lambda _waited: evaluations.break_here(None))
+                services.signal_main()
+                services.interject(lambda _waited: evaluations.break_here(None))
             except MeshError as error:
-                self._say(f"what is evaluated here cannot be interrupted: {error}")
+                say(f"what is evaluated here cannot be interrupted: {error}")
                 return
-        self._quiet += pause
-        again = min(2 * pause, _AGAIN_MAX)
-        self._services.call_later(pause, lambda: self._try(again))
+        quiet += pause
+        services.call_later(pause, lambda: attempt(min(2 * pause, _AGAIN_MAX)))
+
+    attempt(_AGAIN)

@@ -2,7 +2,7 @@
 
 `ide`
     the IDE that has this rank, if one does
-`pump`, `passing`, `pause`
+`pump`, `passing`, `places`, `goodbye`
     its thread: messages to the engine and back, and what they mean: stops, pauses, evaluations to interrupt
 `raisings`
     conditions and log points that raise, counted

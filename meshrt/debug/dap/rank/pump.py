@@ -218,7 +218,7 @@ class Pump:
             expressions.heard = self._raisings.hear
             self._settled.set()
             try:
-                self._served.tell(Opened, os.getpid(), engine.version, engine.price)
+                self._served.tell(Opened, engine.price)
                 self._carry(selector, sock)
                 if not self._passing.over:
                     say_goodbye(sock, self._from_engine)
@@ -277,7 +277,7 @@ class Pump:
         engine = self.engine
         if engine is not None:
             engine.forget_breakpoints()  # the new IDE does not know them
-            channel.tell(Opened, os.getpid(), engine.version, engine.price)
+            channel.tell(Opened, engine.price)
         self._tell_held()  # it may have changed since the last IDE was lost
 
     def _woken(self) -> None:

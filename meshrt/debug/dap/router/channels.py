@@ -4,17 +4,19 @@
 
     opening --Opened--> open --Closed--> closed
        '-------Closed, refused--------^
+
+Requests may go to many engines at once. A silent one, as C code holds its GIL, delays the others only briefly.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from meshrt.debug.dap import operations as ops
-from meshrt.debug.dap.router.asking import SILENT_SECONDS
 from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.ranks import Rank
 from meshrt.debug.dap.stops import Stops
@@ -23,7 +25,7 @@ from meshrt.errors import DebugAdapterError, MeshError
 from meshrt.hooks.facts import Body
 from meshrt.wire.pending import PendingTable
 
-__all__ = ["Channels", "RankLink", "Watcher"]
+__all__ = ["SILENT_SECONDS", "Answers", "Channels", "RankLink", "Watcher", "ask_each"]
 
 #: By name.
 _REPORTS = {report.name(): report for report in ops.OF_CHANNELS}
@@ -31,6 +33,11 @@ _REPORTS = {report.name(): report for report in ops.OF_CHANNELS}
 _OWN = 1 << 24
 #: Bytes of one control message.
 _CHUNK = 256 << 10
+#: Seconds after which a rank is taken for silent: what it is asked it still does when it can.
+SILENT_SECONDS = 2.0
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -107,13 +114,8 @@ class RankLink:
     _decoder: MessageDecoder = field(default_factory=MessageDecoder)
     _waiting: PendingTable[asyncio.Future[Message]] = field(default_factory=lambda: PendingTable(itertools.count(_OWN)))
     #: Numbers of requests to evaluate that are not answered yet.
-    _evaluating: set[int] = field(default_factory=set)
+    evaluating: set[int] = field(default_factory=set)
     _closed: bool = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether the engine is evaluating something."""
-        return bool(self._evaluating)
 
     async def open(
         self, initialize: Fields, *, stay: bool, session: int, on_silent: Callable[[], None] = lambda: None
@@ -153,7 +155,7 @@ class RankLink:
         self.standing.asked(message)
         if message["type"] == "request":
             if message["command"] == "evaluate":
-                self._evaluating.add(message["seq"])
+                self.evaluating.add(message["seq"])
             elif message["command"] in RESUMING:
                 self.pausing = False
             elif message["command"] == "pause" and not self.standing:
@@ -218,7 +220,7 @@ class RankLink:
         self._closed = True
         self.pausing = False
         self.standing.clear()
-        self._evaluating.clear()
+        self.evaluating.clear()
         error = DebugAdapterError(why or f"{self.rank.name} has been left")
         for future in (self._opened, *self._waiting.clear()):
             if future is not None and not future.done():
@@ -232,7 +234,7 @@ class RankLink:
             self.pausing = False
         elif message["type"] == "response":
             number = message["request_seq"]
-            self._evaluating.discard(number)
+            self.evaluating.discard(number)
             answer = self._waiting.find(number)
             if answer is not None:
                 if not answer.done():
@@ -241,3 +243,33 @@ class RankLink:
             if number >= _OWN:
                 return  # no task waits for it any more
         self.watcher.message(message)
+
+
+@dataclass(slots=True)
+class Answers(Generic[K, T]):
+    """What came in time, by who was asked."""
+
+    said: dict[K, T] = field(default_factory=dict)
+    refused: dict[K, DebugAdapterError] = field(default_factory=dict)
+    silent: list[K] = field(default_factory=list)
+
+
+async def ask_each(asks: Mapping[K, Coroutine[object, None, T]], seconds: float | None = None) -> Answers[K, T]:
+    """Put all questions at once, and return when all are answered, or after ``seconds``: `SILENT_SECONDS`."""
+    answers: Answers[K, T] = Answers()
+    tasks = {key: asyncio.ensure_future(ask) for key, ask in asks.items()}
+    try:
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=SILENT_SECONDS if seconds is None else seconds)
+        for key, task in tasks.items():
+            if not task.done():
+                answers.silent.append(key)
+                continue
+            try:
+                answers.said[key] = task.result()
+            except DebugAdapterError as error:
+                answers.refused[key] = error
+    finally:
+        for task in tasks.values():
+            task.cancel()
+    return answers

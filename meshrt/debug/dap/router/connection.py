@@ -16,14 +16,14 @@ import asyncio
 import hmac
 import itertools
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Protocol, cast
+from typing import cast
 
 from meshrt.debug.dap.router.admission import Admission
 from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.greeting import answer_before_attach
-from meshrt.debug.dap.router.ranks import Rank
 from meshrt.debug.dap.router.view import Peer, View
 from meshrt.debug.dap.wire import (
     MESSAGE_MAX,
@@ -38,7 +38,6 @@ from meshrt.debug.dap.wire import (
 )
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
 from meshrt.transport.refusals import Refusals
-from meshrt.transport.tools import Program
 from meshrt.wire.pending import PendingTable
 
 __all__ = ["GOODBYE_SECONDS", "Connection", "Sessions"]
@@ -60,28 +59,29 @@ class _WrongToken(Exception):
     """An attach request has shown another token."""
 
 
-class Sessions(Protocol):
-    """What a connection is for: the sessions with one program."""
+class Sessions(ABC):
+    """What a connection is for: the sessions with one program. On the router's loop.
 
-    program: Program
-    channels: Channels
-    #: Decides which peers may connect.
-    admission: Admission
-    #: The token that an attach request needs; "" if the peer is known already (a unix socket).
-    token: str
-    refusals: Refusals
-    #: Connections that have shown nothing yet, the oldest first.
-    unproved: dict[Connection, None]
-    #: Connections whose session is over, until they are closed.
-    ending: set[Connection]
-    #: Whether the program has ended, or is left.
-    over: bool
+    Args:
+        token: The token that an attach request needs; "" if the peer is known already (a unix socket).
+        admission: Decides which peers may connect.
+    """
 
+    def __init__(self, token: str, admission: Admission, channels: Channels) -> None:
+        self.token = token
+        self.admission = admission
+        self.channels = channels
+        self.refusals = Refusals()
+        #: Connections that have shown nothing yet, the oldest first.
+        self.unproved: dict[Connection, None] = {}
+        #: Connections whose session is over, until they are closed.
+        self.ending: set[Connection] = set()
+        #: Whether the program has ended, or is left.
+        self.over = False
+
+    @abstractmethod
     def view_of(self, peer: Peer, configuration: Configuration) -> View:
         """Return the session that an attach request begins. Raises UsageError."""
-
-    async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the living ranks of a mesh's or an actor's name and a selection. Raises MeshError for none."""
 
 
 class Connection(asyncio.Protocol):
@@ -90,7 +90,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self.channels = sessions.channels
-        self.program = sessions.program
         self._transport: asyncio.Transport
         self._decoder = MessageDecoder(_UNPROVED_BYTES)
         self._deadline: asyncio.TimerHandle | None = None
@@ -137,7 +136,7 @@ class Connection(asyncio.Protocol):
             for message in self._decoder.receive_data(data):
                 if self.delayed:
                     return  # nothing of it counts
-                self._take(message)
+                self._receive(message)
         except ProtocolError as error:
             self.drop(str(error))
 
@@ -203,26 +202,7 @@ class Connection(asyncio.Protocol):
         # To an IDE a connection that ends before its goodbye is broken.
         asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self.hang_up)
 
-    async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the living ranks of a mesh's or an actor's name and a selection."""
-        return await self._sessions.which(mesh, ranks)
-
     # -- what it says
-
-    def _take(self, message: Message) -> None:
-        """Receive a message; one whose arguments have other types than those of the protocol is refused alone.
-
-        Raises:
-            ProtocolError: It cannot be answered.
-        """
-        try:
-            self._receive(message)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            name = message.get("command") or message.get("event")
-            why = f"{name} with arguments that are not those of the protocol ({type(error).__name__}: {error})"
-            if message["type"] != "request":
-                raise ProtocolError(why) from error
-            self.write(failure(message, why))
 
     def _receive(self, message: Message) -> None:
         if message["type"] == "response":

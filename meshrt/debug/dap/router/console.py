@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from meshrt.commandline.command import Offer
 from meshrt.commandline.line import behind, head
 from meshrt.commandline.table import COMMANDS
-from meshrt.debug.dap.router.asking import Answers, ask_each
-from meshrt.debug.dap.router.channels import RankLink
+from meshrt.debug.dap.router.channels import Answers, RankLink, ask_each
 from meshrt.debug.dap.router.console_words import OWN, REQUESTS, check, console_help
+from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.shown import WHOLE, cut
 from meshrt.debug.prompt.client import Client
@@ -48,8 +48,6 @@ _NOTES = {
 }
 
 T = TypeVar("T")
-
-Which = Callable[[str, str], Coroutine[Any, Any, set[Key]]]
 
 
 def mesh_line(line: str) -> str:
@@ -81,25 +79,25 @@ class Console:
     """One console. On the router's loop.
 
     Args:
-        program: The program that runs the debugger's commands.
+        link: Leads to the program that runs the debugger's commands.
         links: Returns the engines that the IDE is attached to now.
-        which: Finds ranks by an actor's name and a selection.
+        mesh: The mesh, or the actor, whose ranks a line means that names none; "": all meshes.
         names: The display names of ranks.
         session: The number of the session. Breakpoints that are set here are deleted when it ends.
     """
 
     def __init__(
         self,
-        program: tools.Program,
+        link: ProgramLink,
         links: Callable[[], Mapping[Key, RankLink]],
-        which: Which,
+        mesh: str,
         names: Names,
         session: int,
     ) -> None:
-        self._program = program
+        self._link = link
         self._session = session
         self._links = links
-        self._which = which
+        self._mesh = mesh
         self._names = names
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="meshrt-console")
         self._prompt: _Prompt | None = None
@@ -126,7 +124,7 @@ class Console:
             arguments = OWN.parse(line, Offer.CONSOLE).arguments
             if arguments is None:
                 return console_help(word)
-            return await self._step(REQUESTS[own.name], await self._meant("", arguments["ranks"]), looking)
+            return await self._step(REQUESTS[own.name], await self._meant(arguments["ranks"]), looking)
         if command is not None and command.name in ("cast", "p", "pp"):
             arguments = parse_line(line, Offer.CONSOLE).arguments
             if arguments is None:
@@ -166,12 +164,16 @@ class Console:
 
     # -- ranks of the IDE
 
-    async def _meant(self, actor: str, ranks: str) -> dict[Key, RankLink]:
+    async def _which(self, actor: str, ranks: str) -> set[Key]:
+        """Return the ranks that a line means. Raises as `ProgramLink.which`."""
+        return {rank.key for rank in await self._link.which(actor or self._mesh, ranks)}
+
+    async def _meant(self, ranks: str) -> dict[Key, RankLink]:
         links = self._links()
         if not ranks:
             return dict(links)
         parse(ranks)
-        meant = await self._which(actor, ranks)
+        meant = await self._which("", ranks)
         missing = meant - set(links)
         if missing and len(missing) == len(meant):
             raise UsageError(f"the IDE is not attached to {self._names.of(missing)}")
@@ -188,7 +190,7 @@ class Console:
     async def _step(self, command: str, links: Mapping[Key, RankLink], looking: RankLink | None) -> str:
         if command == "pause":
             running = {key: link for key, link in links.items() if not link.standing}
-            busy = {key: link for key, link in links.items() if link.standing and link.busy}
+            busy = {key: link for key, link in links.items() if link.standing and link.evaluating}
             if not running and not busy:
                 return "nothing runs that the IDE has" if links else "the IDE has no ranks"
             asked = {key: link.request("pause", {"threadId": 1}) for key, link in {**running, **busy}.items()}
@@ -234,7 +236,7 @@ class Console:
         if self._closed.is_set():
             raise MeshError("the session has ended")
         if self._prompt is None or self._prompt.client.closed():
-            self._prompt = _Prompt(self._program, self._session)
+            self._prompt = _Prompt(self._link.program, self._session)
             if self._closed.is_set():  # closed meanwhile: only this thread can close the prompt
                 self._prompt.leave()
         return self._prompt.obey(line)

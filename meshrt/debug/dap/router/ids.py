@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from meshrt.debug.dap.wire import Fields
@@ -18,8 +18,8 @@ class Ids(Generic[K]):
     Kinds are names of DAP's fields: ``threadId``, ``frameId``, ``variablesReference``, ``sourceReference``, ...
     """
 
-    #: Fields of answers, at any depth.
-    FIELDS: Mapping[str, str] = {"variablesReference": "variablesReference", "sourceReference": "sourceReference"}
+    #: Fields of answers that have such numbers, at any depth.
+    FIELDS = ("variablesReference", "sourceReference")
 
     def __init__(self) -> None:
         self._there: dict[int, tuple[K, str, int]] = {}
@@ -51,7 +51,7 @@ class Ids(Generic[K]):
     def outward(self, whose: K, body: Fields) -> Fields:
         """Return an answer with the fields in `FIELDS` as numbers here, at any depth."""
         return {
-            key: self.here(whose, self.FIELDS[key], each)
+            key: self.here(whose, key, each)
             if key in self.FIELDS and isinstance(each, int)
             else self._outward(whose, each)
             for key, each in body.items()

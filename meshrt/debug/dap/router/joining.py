@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 
-from meshrt.debug.dap.router.asking import SILENT_SECONDS
+from meshrt.debug.dap.router.channels import SILENT_SECONDS
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
-from meshrt.debug.dap.router.members import Member
+from meshrt.debug.dap.router.members import RUNNING, SILENT, Member
 from meshrt.debug.dap.router.ranks import Key
-from meshrt.debug.dap.router.rows import RUNNING, SILENT
 from meshrt.debug.dap.router.settings import Settings
 from meshrt.debug.dap.wire import Fields
 from meshrt.errors import MeshError
@@ -59,15 +59,16 @@ class Joining:
 
     async def enter(self, member: Member) -> str:
         """Attach to one rank. Returns why that was not possible, or ""."""
-        turn = _Turn(self._gate)
+        turn = contextlib.ExitStack()  # closed twice, it gives the turn away once
 
         def on_silent() -> None:
-            turn.end()
+            turn.close()
             if self._members.get(member.rank.key) is member:
                 member.place = SILENT
                 self._silent(member)
 
-        await turn.begin()
+        await self._gate.acquire()
+        turn.callback(self._gate.release)
         try:
             if self._members.get(member.rank.key) is not member:
                 return ""  # restarted meanwhile, or the IDE has left: nothing would release it
@@ -80,7 +81,7 @@ class Joining:
             member.link.give_up(stay=False)  # an engine that is loaded and refuses would have the rank
             return f"{member.rank.name}: {error}"
         finally:
-            turn.end()
+            turn.close()
         if member.place == SILENT:
             member.place = RUNNING
         return ""
@@ -104,22 +105,3 @@ class Joining:
 
 def _answered(members: Collection[Member]) -> int:
     return sum(member.link.answered for member in members)
-
-
-class _Turn:
-    """One turn at a gate that admits a limited number at a time. `end` frees it early, so that others need not wait."""
-
-    def __init__(self, gate: asyncio.Semaphore) -> None:
-        self._gate = gate
-        self._taken = False
-
-    async def begin(self) -> None:
-        """Wait until the gate admits this turn."""
-        await self._gate.acquire()
-        self._taken = True
-
-    def end(self) -> None:
-        """Free the place at the gate; does nothing if it is free already."""
-        if self._taken:
-            self._taken = False
-            self._gate.release()

@@ -162,19 +162,12 @@ def _blanked(text: str) -> str:
 
 def _array_of(plain: str, key: str) -> int:
     """Return where the elements of the array of ``key`` begin, in the outermost object."""
-    depth = 0
-    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', plain):
-        token = match[0]
-        if token in "{[":
-            depth += 1
-        elif token in "}]":
-            depth -= 1
-        elif depth == 1 and json.loads(token) == key:
-            value = re.compile(r"\s*:\s*\[").match(plain, match.end())
-            if value is None:
-                raise ValueError(f"{key!r} is not a list")
-            return value.end()
-    raise ValueError(f"it has no list {key!r}")
+    member = _members(plain, plain.index("{") + 1).get(key)
+    if member is None:
+        raise ValueError(f"it has no list {key!r}")
+    if plain[member.value] != "[":
+        raise ValueError(f"{key!r} is not a list")
+    return member.value + 1
 
 
 def _elements(plain: str, begin: int) -> list[tuple[int, int]]:
@@ -188,10 +181,10 @@ def _elements(plain: str, begin: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _members(plain: str) -> dict[str, _Member]:
-    """Return the place of each member of an object, by its key."""
+def _members(plain: str, begin: int = 1) -> dict[str, _Member]:
+    """Return the place of each member of an object whose members begin at ``begin``, by its key."""
     members: dict[str, _Member] = {}
-    at = _next(plain, 1)
+    at = _next(plain, begin)
     while plain[at] != "}":
         key, end = _DECODER.raw_decode(plain, at)
         start = _next(plain, end)

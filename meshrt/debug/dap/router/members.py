@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from meshrt.debug.dap.router.asking import ask_each
-from meshrt.debug.dap.router.channels import RankLink
+from meshrt.debug.dap.router.channels import RankLink, ask_each
 from meshrt.debug.dap.router.ranks import Names, Rank
-from meshrt.debug.dap.router.rows import RUNNING, SILENT, Place
 from meshrt.debug.dap.wire import Fields
 
-__all__ = ["SECONDS", "Member", "Printed", "Shown", "ask_all"]
+__all__ = ["RUNNING", "SECONDS", "SILENT", "WHY_NOT", "Member", "Place", "Printed", "ask_all"]
 
 #: Seconds that an engine has for an answer: a rank in C code does not answer.
 SECONDS = 10.0
+#: Why it may give none.
+WHY_NOT = "the rank is in C code, or at work on what it was asked (mesh pause interrupts that)"
+#: (file, line, function) of each stack frame, the outermost first. `RUNNING`: not stopped. `SILENT`: no answer.
+Place = tuple[tuple[str, int, str], ...]
+RUNNING: Place = ()
+SILENT: Place = (("", -1, ""),)
 #: Characters of a line that are kept back while it has no end; it is ended then.
 _MOST = 4096
 
@@ -79,43 +82,6 @@ class Member:
     def thread(self) -> int:
         """The stopped thread, or the main thread if none is stopped."""
         return next(iter(self.link.standing), 1)
-
-
-class Shown(Protocol):
-    """What an IDE sees instead of ranks: a thread for each, or one for each class of them. On the router's loop."""
-
-    def begin(self) -> None:
-        """The IDE has set what it sets at first."""
-
-    async def threads(self) -> list[Fields]:
-        """Return the threads, as the request of this name is answered."""
-
-    def at(self, number: int) -> list[tuple[Member, int]] | None:
-        """Return the ranks of a thread, and the number of the thread in each rank; None if there is no such thread."""
-
-    def silent(self, member: Member) -> None:
-        """A rank that is to be attached to does not answer: it is shown as such until it comes."""
-
-    def came(self, member: Member) -> None:
-        """A rank is attached to later than the others."""
-
-    def left(self, member: Member) -> None:
-        """A rank has ended."""
-
-    def thread(self, member: Member, reason: str, thread: int) -> None:
-        """A thread of a rank has started or exited."""
-
-    def stopped(self, member: Member, thread: int, why: Fields) -> None:
-        """A thread of a rank has stopped. ``why`` is the event body, without the number of the thread for the IDE."""
-
-    def continued(self, member: Member, thread: int) -> None:
-        """A thread of a rank has resumed by itself."""
-
-    def runs(self, member: Member) -> None:
-        """A rank has resumed."""
-
-    def close(self) -> None:
-        """The session is over."""
 
 
 async def ask_all(

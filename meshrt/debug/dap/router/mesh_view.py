@@ -6,15 +6,15 @@ The IDE is asked to open a session of its own for each rank of the configuration
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink
 from meshrt.debug.dap.router.configuration import Configuration, for_rank
 from meshrt.debug.dap.router.rank_view import RankView
 from meshrt.debug.dap.router.ranks import Key, Rank, counted
-from meshrt.debug.dap.router.requests import Answer, read
-from meshrt.debug.dap.router.root_view import RootView
-from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.router.requests import read
+from meshrt.debug.dap.router.view import Answer, Peer, RootView
 from meshrt.debug.dap.wire import Fields, Message, event, failure, response
 from meshrt.errors import MeshError, UsageError
 
@@ -74,7 +74,7 @@ class MeshView(RootView):
 
     async def _attach(self, request: Message) -> None:
         try:
-            found = await self._peer.which(self.configuration.mesh, self.configuration.ranks)
+            found = await self.program.which(self.configuration.mesh, self.configuration.ranks)
             if len(found) > MOST_SESSIONS:
                 raise UsageError(f"{len(found)} ranks, and {_TOO_MANY}")
             for rank in found:
@@ -91,7 +91,7 @@ class MeshView(RootView):
             self._peer.hang_up()
             return
         for rank in found:
-            if self._lives.new(rank) and not rank.ide:
+            if self._is_new(rank) and not rank.ide:
                 self.ranks[rank.key] = rank
         self._peer.write(response(request))
         self._peer.write(event("initialized"))
@@ -101,7 +101,7 @@ class MeshView(RootView):
 
     def born(self, rank: Rank) -> None:
         """Announce it, once in each of its lives."""
-        if self._lives.new(rank):
+        if self._is_new(rank):
             self._names.meet(rank)
             self.ranks[rank.key] = rank
             if self._announces:
@@ -178,21 +178,22 @@ class MeshView(RootView):
         number = self._number_of(rank.key)
         configuration = for_rank(self.configuration, rank.key, number, rank.name, self.number, self._socket)
         if self._reverse:
-            self._peer.ask("startDebugging", {"request": "attach", "configuration": configuration}, self._refused(rank))
+            self._peer.ask(
+                "startDebugging", {"request": "attach", "configuration": configuration}, partial(self._answered, rank)
+            )
         else:
             # What debugpy's adapter sends for a subprocess; clients that know debugpy know it.
             self._peer.write({"type": "event", "event": "debugpyAttach", "body": configuration})
 
-    def _refused(self, rank: Rank) -> Callable[[Message], None]:
-        def answered(answer: Message) -> None:
-            if not answer.get("success"):
-                self._announced.discard(rank.key)
-                if rank.key in self._refusing:
-                    self._refusing.discard(rank.key)
-                    return
-                self.said(f"meshrt: the IDE opens no session for {rank.name}: {answer.get('message') or 'it refuses'}")
-
-        return answered
+    def _answered(self, rank: Rank, answer: Message) -> None:
+        """The IDE has opened a session of a rank, or has refused to."""
+        if answer.get("success"):
+            return
+        self._announced.discard(rank.key)
+        if rank.key in self._refusing:
+            self._refusing.discard(rank.key)
+        else:
+            self.said(f"meshrt: the IDE opens no session for {rank.name}: {answer.get('message') or 'it refuses'}")
 
 
 def _them(ranks: Sequence[Rank]) -> str:

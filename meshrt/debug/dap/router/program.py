@@ -1,18 +1,25 @@
-"""The router's way to the program: one connection of a terminal, on the router's event loop."""
+"""The router's way to the program: one connection of a terminal, on the router's event loop.
+
+Some texts only the program has: of a class that was typed at a prompt, in a notebook, or at ``python -c``. An engine
+knows such code as a source with a number, and would show it taken apart from its byte code (`Sources`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from meshrt.debug.dap.operations import Rank, Source, Which
+from meshrt.debug.dap.wire import Fields
+from meshrt.errors import MeshError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, Operation
 from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 
-__all__ = ["ProgramLink"]
+__all__ = ["ProgramLink", "Sources"]
 
 A = TypeVar("A", bound=Data)
 
@@ -29,6 +36,7 @@ class ProgramLink:
     def __init__(
         self, program: tools.Program, on_event: Callable[[str, Body], None], on_close: Callable[[], None]
     ) -> None:
+        self.program = program
         self._loop = asyncio.get_running_loop()
         #: What is to be done there, and whether it has been told that there is something.
         self._pending: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
@@ -68,6 +76,15 @@ class ProgramLink:
         self._connection.begin(operation, lambda body, problem: self._soon(settle, body, problem))
         return operation.read_answer(await answer)
 
+    async def which(self, mesh: str, ranks: str) -> Sequence[Rank]:
+        """Return the living ranks of a mesh's or an actor's name and a selection.
+
+        Raises:
+            MeshError: There are no such ranks.
+            ConnectionError: The program has ended.
+        """
+        return (await self.ask(Which(mesh, ranks))).ranks
+
     def post(self, operation: Operation[Data]) -> None:
         """Send an operation without waiting; reports tell the result. Does nothing if the program is gone."""
         try:
@@ -78,3 +95,29 @@ class ProgramLink:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+class Sources:
+    """Sources with a number, of one session of an IDE. On the router's loop."""
+
+    def __init__(self, program: ProgramLink) -> None:
+        self._program = program
+        self._paths: dict[int, str] = {}
+
+    def note(self, frames: Sequence[Fields] | None) -> None:
+        """Take the stack frames that an IDE is shown: they say which number is which file."""
+        for frame in frames or ():
+            source = frame.get("source") or {}
+            number = int(source.get("sourceReference") or 0)
+            if number:
+                self._paths[number] = str(source.get("path") or source.get("name") or "")
+
+    async def text(self, number: int) -> str | None:
+        """Return the text of a source; None: the program does not have it either."""
+        path = self._paths.get(number)
+        if not path:
+            return None
+        try:
+            return (await self._program.ask(Source(path))).text
+        except (MeshError, ConnectionError):
+            return None  # what the engine has is shown

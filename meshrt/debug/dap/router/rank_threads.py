@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from meshrt.debug.dap.router.asking import ask_each
+from meshrt.debug.dap.router.channels import ask_each
 from meshrt.debug.dap.router.console import Console, hint, mesh_line
 from meshrt.debug.dap.router.ids import Ids
-from meshrt.debug.dap.router.members import SECONDS, Member, Shown
-from meshrt.debug.dap.router.program import ProgramLink
+from meshrt.debug.dap.router.members import RUNNING, SECONDS, WHY_NOT, Member
+from meshrt.debug.dap.router.program import Sources
 from meshrt.debug.dap.router.ranks import Key, Names, counted
+from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.settings import Settings
-from meshrt.debug.dap.router.sources import Sources
-from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of
+from meshrt.debug.dap.router.thread_events import ThreadEvents
+from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of, event
 from meshrt.errors import DebugAdapterError, UsageError
 
-__all__ = ["WHY_NOT", "RankThreads"]
+__all__ = ["ROWS_FROM", "RankThreads"]
 
-WHY_NOT = "the rank is in C code, or at work on what it was asked (mesh pause interrupts that)"
+#: Above so many ranks a row is a class of them.
+ROWS_FROM = 32
 _GREETING = (
     "lines that begin with mesh are for all of them: mesh where, mesh p ACTOR EXPRESSION, mesh n, mesh c, mesh pause, "
     "mesh help, ..."
@@ -29,48 +32,74 @@ class RankThreads:
     """The ranks of one session. On the router's loop.
 
     Args:
-        members: The ranks, by key.
-        shown: What the IDE sees instead of ranks. It is replaced when there are very many ranks.
-        program: What asks the program, for the requests of the IDE.
         said: Writes a line on the debug console.
-        runs: Called with a rank that resumes.
         leave: Leaves the ranks; called with the request of the IDE, which it answers.
         step_all: Whether a step steps all stopped ranks (``meshStep``).
+    Attributes:
+        members: The ranks, by key.
+        shown: What the IDE sees instead of ranks: each is a thread, or, if there are very many, a class of them is.
     """
 
     def __init__(
         self,
-        members: Mapping[Key, Member],
-        shown: Shown,
-        ids: Ids[Key],
+        peer: Peer,
         names: Names,
-        settings: Settings,
         console: Console,
-        program: ProgramLink,
         said: Callable[[str], None],
-        runs: Callable[[Member], None],
         leave: Callable[[Message], Awaitable[None]],
         *,
         step_all: bool,
     ) -> None:
-        self._members = members
-        self.shown = shown
-        self._ids = ids
+        self._peer = peer
+        self.members: dict[Key, Member] = {}
+        self.ids: Ids[Key] = Ids()
         self._names = names
-        self.settings = settings
+        self.settings = Settings(self.members, names, self._changed)
+        self.shown: ThreadEvents | RowEvents = ThreadEvents(peer, self.members, self.ids)
         self._console = console
-        self.program = program
-        self.sources = Sources(program)
+        #: Asks the program, for requests of the IDE.
+        self.program = peer.channels.program
+        self.sources = Sources(self.program)
         self._said = said
-        self.runs = runs
         self.leave = leave
         self.step_all = step_all
+
+    def _changed(self, breakpoint: Fields) -> None:
+        self._peer.write(event("breakpoint", reason="changed", breakpoint=breakpoint))
 
     async def configured(self) -> None:
         """The IDE has sent its initial settings."""
         await self.settings.configured()
         self.shown.begin()
-        self._said(f"meshrt: {counted(len(self._members))}; {_GREETING}")
+        self._said(f"meshrt: {counted(len(self.members))}; {_GREETING}")
+
+    def runs(self, member: Member) -> None:
+        """A rank has resumed: forget the numbers of its last stop."""
+        self.ids.forget(member.rank.key, "frameId", "variablesReference")
+        member.place = RUNNING
+        self.shown.runs(member)
+
+    def stops(self, member: Member, body: Fields) -> None:
+        """A rank has stopped. ``body`` is that of the event, as its engine has sent it."""
+        hit = [self.settings.point(member.rank.key, each) for each in body.get("hitBreakpointIds") or ()]
+        known = [point for point in hit if point is not None]
+        why = {**body, "allThreadsStopped": False, "hitBreakpointIds": known}
+        self.shown.stopped(member, int(body.get("threadId") or 1), why)
+
+    def show_rows(self) -> None:
+        """Show rows from now on if there are too many ranks for a thread each."""
+        threads = self.shown
+        if len(self.members) <= ROWS_FROM or not isinstance(threads, ThreadEvents):
+            return
+        self.shown = RowEvents(self._peer, self.members, self._names, self.ids.unused)
+        threads.withdraw()
+        if threads.begun:
+            what = "from here on a thread is a class of ranks with equal stacks"
+            self._said(f"meshrt: more than {ROWS_FROM} ranks: {what}")
+            self.shown.begin()
+        for member in self.members.values():
+            for stop in member.link.standing.events():
+                self.stops(member, stop["body"])
 
     # -- threads
 
@@ -96,11 +125,11 @@ class RankThreads:
 
     def stopped(self) -> list[tuple[Member, int]]:
         """Return the ranks that are stopped, and a thread of each."""
-        return [(member, member.thread) for member in self._members.values() if member.link.standing]
+        return [(member, member.thread) for member in self.members.values() if member.link.standing]
 
     def pausing(self) -> list[tuple[Member, int]]:
         """Return the ranks of which a pause is requested, and a thread of each."""
-        return [(member, member.thread) for member in self._members.values() if member.link.pausing]
+        return [(member, member.thread) for member in self.members.values() if member.link.pausing]
 
     async def request(
         self,
@@ -144,18 +173,18 @@ class RankThreads:
         body = await self._ask(member, message, {"threadId": there})
         if message["command"] == "stackTrace":
             for frame in body.get("stackFrames") or ():
-                frame["id"] = self._ids.here(member.rank.key, "frameId", int(frame["id"]))
+                frame["id"] = self.ids.here(member.rank.key, "frameId", int(frame["id"]))
             self.sources.note(body.get("stackFrames"))
         return body
 
     async def ask_of_source(self, number: int, message: Message) -> Fields:
         """Put a request to the rank that has a source; 0: a file, which any rank may have. Raises as `ask_at`."""
-        found = self._ids.there(number, "sourceReference") if number else None
+        found = self.ids.there(number, "sourceReference") if number else None
         if found is None:
-            member, more = next(iter(self._members.values()), None), {}
+            member, more = next(iter(self.members.values()), None), {}
         else:
             source = arguments_of(message).get("source") or {}
-            member = self._members.get(found[0])
+            member = self.members.get(found[0])
             more = {"sourceReference": found[1], "source": {**source, "sourceReference": found[1]}}
         if member is None:
             raise UsageError("its rank has ended")
@@ -167,8 +196,8 @@ class RankThreads:
         Args:
             kind: The argument that has the number: ``frameId`` or ``variablesReference``.
         """
-        found = self._ids.there(number or 0, kind)
-        member = self._members.get(found[0]) if found is not None else None
+        found = self.ids.there(number or 0, kind)
+        member = self.members.get(found[0]) if found is not None else None
         if found is None or member is None:
             raise UsageError("this was of a stop that is over" if number else "no rank is chosen")
         return await self._ask(member, message, {kind: found[1]})
@@ -177,13 +206,13 @@ class RankThreads:
         arguments = {**arguments_of(message), **there}
         async with asyncio.timeout(SECONDS):
             body = await member.link.request(message["command"], arguments)
-        return self._ids.outward(member.rank.key, body)
+        return self.ids.outward(member.rank.key, body)
 
     async def evaluate(self, line: str, frame: int | None, message: Message) -> Fields:
         """Run a line of the debug console. Raises as `ask_at`."""
         # Editors may name the stack frame of a stop that is over. Then no rank is chosen.
-        found = self._ids.there(frame or 0, "frameId")
-        member = self._members.get(found[0]) if found is not None else None
+        found = self.ids.there(frame or 0, "frameId")
+        member = self.members.get(found[0]) if found is not None else None
         if member is None or mesh_line(line):
             text = await self._console.run(line, None if member is None else member.link)
             return {"result": text, "variablesReference": 0}

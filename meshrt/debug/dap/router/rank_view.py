@@ -13,11 +13,11 @@ from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
 from meshrt.debug.dap.router.console import hint, mesh_line
+from meshrt.debug.dap.router.program import Sources
 from meshrt.debug.dap.router.ranks import Names, Rank
-from meshrt.debug.dap.router.requests import LATER, Answer, passes_on, read
-from meshrt.debug.dap.router.sources import Sources
+from meshrt.debug.dap.router.requests import passes_on, read
 from meshrt.debug.dap.router.told_once import Raisings
-from meshrt.debug.dap.router.view import Peer, View
+from meshrt.debug.dap.router.view import LATER, Answer, Peer, View
 from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of, failure, response
 from meshrt.errors import MeshError
 
@@ -61,8 +61,8 @@ class RankView(View):
         watcher = Watcher(self._from_engine, self._said, self._raised, self._closed)
         self.link = RankLink(rank, watcher, peer.channels)
         #: For a session that the IDE has started by itself.
-        self._raisings = Raisings(peer, Names())
-        self.sources = Sources(self.program)
+        self._raisings = Raisings(self.said, Names())
+        self.sources = Sources(peer.channels.program)
         #: The number of a request to evaluate -> what to say if it fails: it is a command of the mesh's console.
         self._hints: dict[int, str] = {}
         #: The rank is attached to: until then `_attach` says why not.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from meshrt.debug.dap.operations import Rank
 from meshrt.selection import fold_ranks
 
-__all__ = ["Key", "Lives", "Names", "Rank", "counted"]
+__all__ = ["Key", "Names", "Rank", "counted"]
 
 #: Mesh id and base rank. A pid would be that of other ranks on other hosts, too.
 Key = tuple[str, int]
@@ -16,20 +16,6 @@ Key = tuple[str, int]
 def counted(count: int) -> str:
     """Return ``"1 rank"`` or ``"4 ranks"``."""
     return f"{count} rank{'' if count == 1 else 's'}"
-
-
-class Lives:
-    """The lives of ranks that a session knows: it is told of each more than once."""
-
-    def __init__(self) -> None:
-        self._met: dict[Key, int] = {}
-
-    def new(self, rank: Rank) -> bool:
-        """Note a rank. Returns True the first time since it was born."""
-        if self._met.get(rank.key) == rank.life:
-            return False
-        self._met[rank.key] = rank.life
-        return True
 
 
 class Names:

@@ -10,32 +10,29 @@ import contextlib
 import itertools
 from collections.abc import Callable, Coroutine
 
-from meshrt.debug.dap.operations import ActorBegun, Born, Join, Joined, Release, Which
+from meshrt.debug.dap.operations import ActorBegun, Born, Join, Release
 from meshrt.debug.dap.router.admission import Admission
 from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.configuration import Configuration
-from meshrt.debug.dap.router.connection import GOODBYE_SECONDS, Connection
+from meshrt.debug.dap.router.connection import GOODBYE_SECONDS, Connection, Sessions
 from meshrt.debug.dap.router.mesh_view import MeshView
 from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.rank_view import RankView
 from meshrt.debug.dap.router.ranks import Key, Rank
-from meshrt.debug.dap.router.root_view import RootView
 from meshrt.debug.dap.router.threads_view import ThreadsView
-from meshrt.debug.dap.router.view import Peer, View
+from meshrt.debug.dap.router.view import Peer, RootView, View
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.facts import Body
-from meshrt.transport.refusals import Refusals
 from meshrt.transport.tools import Program
 
 __all__ = ["Router"]
 
 
-class Router:
-    """All sessions with one program (`meshrt.debug.dap.router.connection.Sessions`). On its loop.
+class Router(Sessions):
+    """All sessions with one program. On its loop.
 
     Args:
-        token: The token that an attach request needs; "" if the peer is known already (a unix socket).
-        admission: Decides which peers may connect.
+        token, admission: As in `Sessions`.
         socket: The socket for processes that an IDE starts for further sessions; "" if the IDE connects itself.
         on_over: Called once when the program has ended.
     """
@@ -43,16 +40,10 @@ class Router:
     def __init__(
         self, program: Program, token: str, admission: Admission, on_over: Callable[[], None], *, socket: str = ""
     ) -> None:
-        self.program = program
-        self.token = token
-        self.admission = admission
+        self.link = ProgramLink(program, self._event, self._lost)
+        super().__init__(token, admission, Channels(self.link))
         self._socket = socket
         self._on_over = on_over
-        self.link = ProgramLink(program, self._event, self._lost)
-        self.channels = Channels(self.link)
-        self.refusals = Refusals()
-        self.unproved: dict[Connection, None] = {}
-        self.ending: set[Connection] = set()
         self._views: dict[int, RootView] = {}
         #: Sessions whose ranks are being looked up, by number: whether more ranks may have been born meanwhile.
         self._asking: dict[int, bool] = {}
@@ -60,15 +51,14 @@ class Router:
         #: Numbers of ranks, for IDEs that keep no other key.
         self._rank_numbers: dict[Key, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.over = False
 
-    async def start(self, port: int = 0) -> Joined:
+    async def start(self, port: int = 0) -> None:
         """Subscribe to ranks that are born.
 
         Args:
             port: The port that IDEs connect to with the token, which the program tells others (`Ports`). 0: no port.
         """
-        return await self.link.ask(Join(port, self.token if port else ""))
+        await self.link.ask(Join(port, self.token if port else ""))
 
     def connection(self) -> Connection:
         """Return the protocol object of a new connection."""
@@ -106,7 +96,7 @@ class Router:
             mesh = found if isinstance(found, MeshView) else None
             if configuration.session and mesh is None:
                 raise UsageError("the session of the mesh, which has announced this one, is over")
-            rank = (mesh.ranks.get(key) if mesh is not None else None) or Rank(*key, f"rank {key[1]}", 0, "")
+            rank = (mesh.ranks.get(key) if mesh is not None else None) or Rank(*key, f"rank {key[1]}")
             view = RankView(peer, configuration, rank, mesh)
             if mesh is not None:
                 mesh.entered(view)
@@ -125,10 +115,6 @@ class Router:
 
     def _forget(self, view: RootView) -> None:
         self._views.pop(view.number, None)
-
-    async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the living ranks of a mesh's or an actor's name and a selection."""
-        return list((await self.link.ask(Which(mesh, ranks))).ranks)
 
     # -- what the program tells
 
@@ -153,7 +139,7 @@ class Router:
             while self._asking[view.number] and view.number in self._views:
                 self._asking[view.number] = False
                 try:
-                    found = await self.which(view.configuration.mesh, view.configuration.ranks)
+                    found = await self.link.which(view.configuration.mesh, view.configuration.ranks)
                 except (MeshError, ConnectionError):
                     continue  # no mesh has such ranks, or not yet
                 for rank in found:

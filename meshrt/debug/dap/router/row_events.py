@@ -1,18 +1,24 @@
-"""The events about rows of ranks for an IDE. Many ranks stop at once, so stops are gathered for a moment."""
+"""What an IDE is shown if there are too many ranks for a thread each: a row for each class of ranks with equal stacks.
+
+`Rows` sorts ranks into rows, and is pure. `RowEvents` tells the IDE of them. Many ranks stop at once, so stops are
+gathered for a moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from meshrt.debug.dap.router.members import Member
+from meshrt.debug.dap.router.members import RUNNING, SILENT, Member, Place
 from meshrt.debug.dap.router.ranks import Key, Names
-from meshrt.debug.dap.router.rows import Row, Rows
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Fields, event
 from meshrt.errors import DebugAdapterError
+from meshrt.selection import fold_ranks
 
-__all__ = ["RowEvents"]
+__all__ = ["Row", "RowEvents", "Rows"]
 
 #: Seconds in which stops are gathered before the IDE is told of rows.
 _WAVE = 0.05
@@ -20,8 +26,69 @@ _WAVE = 0.05
 _LEVELS = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A class of ranks with equal stacks."""
+
+    number: int
+    place: Place
+    #: The first rank answers for all.
+    members: tuple[Key, ...]
+    name: str
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its ranks are stopped."""
+        return self.place not in (RUNNING, SILENT)
+
+
+class Rows:
+    """The rows of one session. A row keeps its number as long as there is a rank in its class.
+
+    Args:
+        names: How ranks are called.
+        first: The first number of a row.
+    """
+
+    def __init__(self, names: Names, first: int) -> None:
+        self._names = names
+        self._numbers = itertools.count(first)
+        self._known: dict[tuple[str, Place], int] = {}
+
+    def sort(self, places: Mapping[Key, Place]) -> list[Row]:
+        """Return the rows, stopped ones first, then by size with the largest class first.
+
+        Args:
+            places: The place of each rank, by mesh id and base rank.
+        """
+        classes: dict[tuple[str, Place], list[Key]] = {}
+        for key, place in places.items():
+            classes.setdefault((key[0], place), []).append(key)
+        self._known = {key: self._known.get(key) or next(self._numbers) for key in classes}
+        rows = [
+            Row(
+                self._known[key],
+                key[1],
+                tuple(sorted(members)),
+                self._name(key[0], key[1], [rank for _, rank in members]),
+            )
+            for key, members in classes.items()
+        ]
+        return sorted(rows, key=lambda row: (not row.stopped, row.place == SILENT, -len(row.members), row.name))
+
+    def _name(self, mesh: str, place: Place, ranks: list[int]) -> str:
+        count = f"{len(ranks)} ranks" if len(ranks) > 1 else "rank"
+        if place == SILENT:
+            where = "do not answer" if len(ranks) > 1 else "does not answer"
+        elif place == RUNNING:
+            where = "running"
+        else:
+            where = f"at {place[-1][0].rpartition('/')[2]}:{place[-1][1]} ({place[-1][2]})"
+        return f"{self._names.mesh(mesh)}{count} {fold_ranks(sorted(ranks))} {where}"
+
+
 class RowEvents:
-    """The rows of one session (`meshrt.debug.dap.router.members.Shown`). On the router's loop.
+    """The rows of one session, in the place of `meshrt.debug.dap.router.thread_events`. On the router's loop.
 
     Args:
         members: The ranks, by key.
@@ -65,12 +132,8 @@ class RowEvents:
         # The IDE may not have been told yet that all ranks of a row have ended.
         return [(member, member.thread) for key in found if (member := self._members.get(key))] or None
 
-    def silent(self, member: Member) -> None:
-        """A rank that is to be attached to does not answer."""
-        self._tell_soon()
-
     def came(self, member: Member) -> None:
-        """A rank is attached to later than the others."""
+        """A rank is attached to later than the others, or is to be and does not answer."""
         self._tell_soon()
 
     def left(self, member: Member) -> None:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshrt.debug.dap.router.asking import SILENT_SECONDS
+from meshrt.debug.dap.router.channels import SILENT_SECONDS
 from meshrt.debug.dap.router.members import Member, ask_all
 from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.wire import Fields
@@ -29,43 +29,40 @@ class _Breakpoint:
     names: Names
     #: What an engine says of it: one that has it, if there is one.
     said: Fields = field(default_factory=dict)
-    #: Ranks that have it, that have it not, and that have not answered yet.
-    good: set[Key] = field(default_factory=set)
-    bad: set[Key] = field(default_factory=set)
-    silent: set[Key] = field(default_factory=set)
+    #: Whether ranks have it; None: no answer yet.
+    ranks: dict[Key, bool | None] = field(default_factory=dict)
     #: `state` when the IDE was told of it; None: it was not yet.
     told: tuple[object, ...] | None = None
 
     def take(self, key: Key, said: Fields) -> None:
         """Take what an engine says of it."""
-        self.drop(key)
+        self.ranks.pop(key, None)  # it may answer anew
         verified = bool(said.get("verified"))
-        if not self.good and (verified or not self.bad):
+        if True not in self.ranks.values() and (verified or False not in self.ranks.values()):
             self.said = dict(said)
-        (self.good if verified else self.bad).add(key)
+        self.ranks[key] = verified
 
-    def drop(self, key: Key) -> None:
-        """Forget the answer of a rank, as it has ended or answers anew."""
-        for ranks in (self.good, self.bad, self.silent):
-            ranks.discard(key)
+    def _that(self, verified: bool | None) -> list[Key]:
+        return [key for key, each in self.ranks.items() if each is verified]
 
     def shown(self) -> Fields:
         """Return it as the IDE knows it."""
-        shown = {"line": self.line, **self.said, "id": self.number, "verified": bool(self.good)}
+        good, bad, silent = self._that(True), self._that(False), self._that(None)
+        shown = {"line": self.line, **self.said, "id": self.number, "verified": bool(good)}
         notes = []
-        if not (self.good or self.bad or self.silent):
+        if not self.ranks:
             notes.append("no rank is attached")
-        if self.good and self.bad:
-            notes.append(f"not in {self.names.of(self.bad)}")
-        if self.silent:
-            notes.append(f"no answer yet of {self.names.of(self.silent)}")
+        if good and bad:
+            notes.append(f"not in {self.names.of(bad)}")
+        if silent:
+            notes.append(f"no answer yet of {self.names.of(silent)}")
         if notes:
             shown["message"] = "; ".join(notes)
         return {key: value for key, value in shown.items() if value is not None}
 
     def state(self) -> tuple[object, ...]:
         """Return the facts of which the user is told again when they change."""
-        return bool(self.good), len(self.bad), bool(self.silent)
+        return bool(self._that(True)), len(self._that(False)), bool(self._that(None))
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +109,7 @@ class Settings:
         self._points = {point: known for point, known in self._points.items() if point[0] != key}
         for asked in self._asked.values():
             for each in asked.breakpoints:
-                each.drop(key)
+                each.ranks.pop(key, None)
                 self._tell(each)
 
     def say(self, key: Key, said: Fields) -> None:
@@ -144,7 +141,7 @@ class Settings:
         for member in self._members.values():
             if member.ready:
                 for each in wanted:
-                    each.silent.add(member.rank.key)
+                    each.ranks[member.rank.key] = None
                 tasks.append(asyncio.create_task(self._set_in(member, asked)))
         for task in tasks:
             self._setting.add(task)

@@ -19,7 +19,7 @@ _THREADS_SECONDS = 1.0
 
 
 class ThreadEvents:
-    """The threads of one session (`meshrt.debug.dap.router.members.Shown`). On the router's loop.
+    """The threads of one session. On the router's loop.
 
     Args:
         members: The ranks, by key.
@@ -76,12 +76,8 @@ class ThreadEvents:
             return None
         return [(self._members[found[0]], found[1])]
 
-    def silent(self, member: Member) -> None:
-        """A rank that is to be attached to does not answer."""
-        self.thread(member, "started", 1)
-
     def came(self, member: Member) -> None:
-        """A rank is attached to later than the others."""
+        """A rank is attached to later than the others, or is to be and does not answer."""
         self._known.pop(member.rank.key, None)  # one that was silent had another name
         self.thread(member, "started", 1)
 

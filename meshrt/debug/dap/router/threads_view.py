@@ -1,10 +1,10 @@
 """One session of an IDE in which ranks are threads: the router speaks to all engines on its behalf.
 
 Breakpoints that are set once reach all ranks, those born later included. `continue` resumes all ranks. A step steps the
-chosen rank, or all stopped ranks (``meshStep``). As soon as more than `ROWS_FROM` ranks are to be attached to, a thread
-is a class of ranks with equal stacks, and the first of them answers for it.
+chosen rank, or all stopped ranks (``meshStep``). If there are very many ranks, a thread is a class of ranks with equal
+stacks, and the first of them answers for it.
 
-Numbers of threads, stack frames, variables, sources and breakpoints are those of this session (`Ids`).
+Numbers of threads, stack frames, variables, sources and breakpoints are those of this session (`RankThreads.ids`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,17 @@ from collections.abc import Callable, Iterable
 
 from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration
-from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.joining import Joining
 from meshrt.debug.dap.router.members import Member, ask_all
 from meshrt.debug.dap.router.rank_threads import RankThreads
 from meshrt.debug.dap.router.ranks import Key, Rank
-from meshrt.debug.dap.router.requests import Answer, read
-from meshrt.debug.dap.router.root_view import RootView
-from meshrt.debug.dap.router.row_events import RowEvents
-from meshrt.debug.dap.router.rows import RUNNING
-from meshrt.debug.dap.router.settings import Settings
-from meshrt.debug.dap.router.thread_events import ThreadEvents
-from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.router.requests import read
+from meshrt.debug.dap.router.view import Answer, Peer, RootView
 from meshrt.debug.dap.wire import Fields, Message, event, failure, response
 from meshrt.errors import MeshError
 
-__all__ = ["ROWS_FROM", "ThreadsView"]
+__all__ = ["ThreadsView"]
 
-#: Above so many ranks a row is a class of them.
-ROWS_FROM = 32
 #: Seconds for goodbyes, and for what ends behind them.
 _GOODBYE = 3.0
 
@@ -48,25 +40,11 @@ class ThreadsView(RootView):
         self, peer: Peer, configuration: Configuration, number: int, forget: Callable[[RootView], None]
     ) -> None:
         super().__init__(peer, configuration, number, forget)
-        self._members: dict[Key, Member] = {}
-        self._ids: Ids[Key] = Ids()
-        self._settings = Settings(self._members, self._names, self._changed)
-        #: Each rank a thread, or rows of them.
-        self._shown: ThreadEvents | RowEvents = ThreadEvents(peer, self._members, self._ids)
-        self._joining = Joining(self._members, self._settings, configuration, self._silent, number)
         self._threads = RankThreads(
-            self._members,
-            self._shown,
-            self._ids,
-            self._names,
-            self._settings,
-            self._console,
-            self.program,
-            self.said,
-            self._runs,
-            self._leave,
-            step_all=configuration.step == "all",
+            peer, self._names, self._console, self.said, self._leave, step_all=configuration.step == "all"
         )
+        self._members = self._threads.members
+        self._joining = Joining(self._members, self._threads.settings, configuration, self._silent, number)
         self._attached = self._left = self._over = False
         #: The goodbye; it is answered when the ranks are free again.
         self._goodbye: Message | None = None
@@ -83,14 +61,14 @@ class ThreadsView(RootView):
 
     async def _attach(self, request: Message) -> None:
         try:
-            found = await self._peer.which(self.configuration.mesh, self.configuration.ranks)
+            found = await self.program.which(self.configuration.mesh, self.configuration.ranks)
         except (MeshError, ConnectionError) as error:
             self._peer.write(failure(request, str(error)))
             self._peer.hang_up()
             return
         for rank in found:  # all of them first: whether there are several meshes is known then
             self._names.meet(rank)
-        met = [self._meet(rank) for rank in found if self._lives.new(rank)]
+        met = [self._meet(rank) for rank in found if self._is_new(rank)]
         entering = {asyncio.create_task(self._joining.enter(member)): member for member in met}
         try:
             await self._joining.gather(entering, met)
@@ -131,30 +109,17 @@ class ThreadsView(RootView):
         )
         link = RankLink(rank, watcher, self._peer.channels)
         member = self._members[rank.key] = Member(rank, link, self._names)
-        if len(self._members) > ROWS_FROM and isinstance(self._shown, ThreadEvents):
-            self._turn_to_rows(self._shown)
+        self._threads.show_rows()
         return member
-
-    def _turn_to_rows(self, threads: ThreadEvents) -> None:
-        """Show rows from now on: there are too many ranks for a thread each."""
-        self._threads.shown = self._shown = RowEvents(self._peer, self._members, self._names, self._ids.unused)
-        threads.withdraw()
-        if threads.begun:
-            what = "from here on a thread is a class of ranks with equal stacks"
-            self.said(f"meshrt: more than {ROWS_FROM} ranks: {what}")
-            self._shown.begin()
-        for member in self._members.values():
-            for stop in member.link.standing.events():
-                self._stopped(member, stop["body"])
 
     def _silent(self, member: Member) -> None:
         """A rank does not answer."""
         if self._attached:  # otherwise the IDE asks for all threads once it is
-            self._shown.silent(member)
+            self._threads.shown.came(member)
 
     def born(self, rank: Rank) -> None:
         """Attach to it, once in each of its lives."""
-        if not self._left and self._lives.new(rank):
+        if not self._left and self._is_new(rank):
             member = self._meet(rank)
             self._peer.begin(self._joins(asyncio.create_task(self._joining.enter(member)), member))
 
@@ -162,7 +127,7 @@ class ThreadsView(RootView):
         """A rank cannot be attached to."""
         if self._members.get(member.rank.key) is member:
             del self._members[member.rank.key]
-            self._shown.left(member)
+            self._threads.shown.left(member)
 
     async def _joins(self, entering: asyncio.Task[str], member: Member) -> None:
         """Tell of a rank that is attached to later than the others."""
@@ -175,7 +140,7 @@ class ThreadsView(RootView):
             self.said(f"meshrt: {problem}")
         elif self._members.get(member.rank.key) is member:
             self.costs(member.link.price)
-            self._shown.came(member)
+            self._threads.shown.came(member)
 
     def _closed(self, member: Member, why: str) -> None:
         known = self._members.get(member.rank.key) is member  # otherwise it has refused, or is in its next life
@@ -192,9 +157,9 @@ class ThreadsView(RootView):
         """A rank has ended."""
         key = member.rank.key
         self._print_rest(member)
-        self._shown.left(member)
-        self._ids.forget(key)
-        self._settings.forget(key)
+        self._threads.shown.left(member)
+        self._threads.ids.forget(key)
+        self._threads.settings.forget(key)
 
     def over(self, why: str) -> None:
         """The program has ended."""
@@ -203,7 +168,7 @@ class ThreadsView(RootView):
 
     def gone(self) -> None:
         """The IDE has closed the connection."""
-        self._shown.close()
+        self._threads.shown.close()
         for member in self._members.values():  # after a goodbye: those that are not free yet
             member.link.give_up(stay=self.configuration.stay and not self._left)
         super().gone()
@@ -252,35 +217,20 @@ class ThreadsView(RootView):
         thread = int(body.get("threadId") or 1)
         if name == "stopped":
             self._print_rest(member)  # the user looks at it now
-            self._stopped(member, body)
+            self._threads.stops(member, body)
         elif name == "continued":
-            self._runs(member)
-            self._shown.continued(member, thread)
+            self._threads.runs(member)
+            self._threads.shown.continued(member, thread)
         elif name == "output":
-            shown = self._ids.outward(key, body)
+            shown = self._threads.ids.outward(key, body)
             text = member.printed.add(str(body.get("category") or "console"), str(body.get("output", "")))
             if text:
                 self._peer.write({"type": "event", "event": name, "body": {**shown, "output": text}})
         elif name == "breakpoint":
-            self._settings.say(key, body.get("breakpoint") or {})
+            self._threads.settings.say(key, body.get("breakpoint") or {})
         elif name == "thread" and member.ready:  # otherwise the IDE is told of the rank once it is
-            self._shown.thread(member, str(body.get("reason", "started")), thread)
-
-    def _stopped(self, member: Member, body: Fields) -> None:
-        hit = [self._settings.point(member.rank.key, each) for each in body.get("hitBreakpointIds") or ()]
-        known = [point for point in hit if point is not None]
-        why = {**body, "allThreadsStopped": False, "hitBreakpointIds": known}
-        self._shown.stopped(member, int(body.get("threadId") or 1), why)
+            self._threads.shown.thread(member, str(body.get("reason", "started")), thread)
 
     def _print_rest(self, member: Member) -> None:
         for stream, text in member.printed.rest():
             self._peer.write(event("output", category=stream, output=text))
-
-    def _changed(self, breakpoint: Fields) -> None:
-        self._peer.write(event("breakpoint", reason="changed", breakpoint=breakpoint))
-
-    def _runs(self, member: Member) -> None:
-        """A rank has resumed: forget the numbers of its last stop."""
-        self._ids.forget(member.rank.key, "frameId", "variablesReference")
-        member.place = RUNNING
-        self._shown.runs(member)

@@ -10,15 +10,16 @@ One cause often ends many ranks. An expression that raises is told in full first
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.ranks import Names, Rank
-from meshrt.debug.dap.router.view import Peer
-from meshrt.debug.dap.wire import event
 
 __all__ = ["Ends", "Raisings"]
+
+#: Writes a text on the debug console, in a category of DAP. An IDE shows "important" ones wherever the user looks.
+Say = Callable[[str, str], None]
 
 #: Seconds in which ranks are gathered; until it is told how often an expression has raised, at first and at most.
 _WAVE = 0.1
@@ -41,8 +42,8 @@ _FIRST = {
 class Ends:
     """The ends of ranks in one session. On the router's loop."""
 
-    def __init__(self, peer: Peer, names: Names) -> None:
-        self._peer = peer
+    def __init__(self, say: Say, names: Names) -> None:
+        self._say = say
         self._names = names
         #: The ranks whose end is not told yet, by the reason.
         self._untold: dict[str, list[Rank]] = {}
@@ -68,8 +69,7 @@ class Ends:
         untold, self._untold = self._untold, {}
         for why, ranks in untold.items():
             whose = ranks[0].name if len(ranks) == 1 else self._names.of(rank.key for rank in ranks)
-            # An IDE shows such a line wherever the user looks.
-            self._peer.write(event("output", category="important", output=f"meshrt: {whose}: {why}\n"))
+            self._say(f"meshrt: {whose}: {why}", "important")
 
 
 @dataclass(slots=True, eq=False)
@@ -87,8 +87,8 @@ class _Kind:
 class Raisings:
     """The raising expressions of one session. On the router's loop."""
 
-    def __init__(self, peer: Peer, names: Names) -> None:
-        self._peer = peer
+    def __init__(self, say: Say, names: Names) -> None:
+        self._say = say
         self._names = names
         self._kinds: dict[tuple[str, str, int, str, str], _Kind] = {}
 
@@ -117,9 +117,7 @@ class Raisings:
         else:
             error = f"{said.error}: {said.text}" if said.text else said.error
             text = f"{_FIRST[said.what].format(expression=said.expression)}: {error}"
-        # The first one is shown wherever the user looks: a breakpoint does not do what the user wants.
-        category = "console" if kind.told else "important"
-        text = f"meshrt: {whose}: {_NAMED[said.what]} at {place} {text}\n"
-        self._peer.write(event("output", category=category, output=text))
+        # The first one is important: a breakpoint does not do what the user wants.
+        self._say(f"meshrt: {whose}: {_NAMED[said.what]} at {place} {text}", "console" if kind.told else "important")
         kind.pause = min(2 * kind.pause, _AGAIN_MAX) if kind.told else _AGAIN
         kind.told = True

@@ -1,8 +1,8 @@
 """What an IDE may ask of a session: a class for each request that the router itself reads, with its fields.
 
 A class says what each kind of session does with the request: that of the mesh (`at_mesh`), that of one rank (`at_rank`)
-and the one in which ranks are threads (`at_threads`). To add a request, add a class with the decorator `served` to one
-of these modules; requests of no class are passed on by the session of a rank, and refused by the others.
+and the one in which ranks are threads (`at_threads`). To add a request, add a class to one of these modules; requests
+of no class are passed on by the session of a rank, and refused by the others.
 
 `table`
     the base of these classes, and how a request is read
@@ -13,6 +13,6 @@ of these modules; requests of no class are passed on by the session of a rank, a
 from __future__ import annotations
 
 from meshrt.debug.dap.router.requests import looking, running, setting
-from meshrt.debug.dap.router.requests.table import LATER, Answer, Request, passes_on, read
+from meshrt.debug.dap.router.requests.table import Request, passes_on, read
 
-__all__ = ["LATER", "Answer", "Request", "looking", "passes_on", "read", "running", "setting"]
+__all__ = ["Request", "looking", "passes_on", "read", "running", "setting"]

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from meshrt.debug.dap.router.rank_threads import RankThreads
-from meshrt.debug.dap.router.requests.table import Answer, MeshSession, RankSession, Request, served
+from meshrt.debug.dap.router.requests.table import MeshSession, RankSession, Request
+from meshrt.debug.dap.router.view import Answer
 from meshrt.debug.dap.wire import Message
 from meshrt.errors import UsageError
 from meshrt.hooks.operations import Data
 
-__all__ = [
-    "Completions",
-    "Evaluate",
-    "ExceptionInfo",
-    "Goto",
-    "GotoTargets",
-    "Modules",
-    "Scopes",
-    "SetExpression",
-    "SetVariable",
-    "Source",
-    "StackTrace",
-    "StepInTargets",
-    "Variables",
-]
+#: The classes are found by their commands.
+__all__: list[str] = []
 
 
 # -- about a thread
@@ -36,7 +24,6 @@ class _OfThread(Request, frozen=True):
         return await ranks.ask_at(self.thread_id, message)
 
 
-@served
 class StackTrace(_OfThread, frozen=True, tag="stackTrace"):
     """The stack frames of a thread."""
 
@@ -44,12 +31,10 @@ class StackTrace(_OfThread, frozen=True, tag="stackTrace"):
         return {"stackFrames": [], "totalFrames": 0}
 
 
-@served
 class ExceptionInfo(_OfThread, frozen=True, tag="exceptionInfo"):
     """The exception for which a thread has stopped."""
 
 
-@served
 class Goto(_OfThread, frozen=True, tag="goto"):
     """Set the next line of a thread."""
 
@@ -61,7 +46,6 @@ class _SourceId(Data, frozen=True, rename="camel"):
     source_reference: int | None = None
 
 
-@served
 class Source(Request, frozen=True, tag="source"):
     """The text of a source that is no file."""
 
@@ -81,7 +65,6 @@ class Source(Request, frozen=True, tag="source"):
         return {"content": text} if text is not None else await ranks.ask_of_source(self.number, message)
 
 
-@served
 class GotoTargets(Request, frozen=True, tag="gotoTargets"):
     """Where a thread may go on in a source."""
 
@@ -105,27 +88,22 @@ class _OfFrame(Request, frozen=True):
         return await ranks.ask_about("frameId", self.frame_id, message)
 
 
-@served
 class Scopes(_OfFrame, frozen=True, tag="scopes"):
     """The groups of variables of a stack frame."""
 
 
-@served
 class Completions(_OfFrame, frozen=True, tag="completions"):
     """What may complete a text."""
 
 
-@served
 class StepInTargets(_OfFrame, frozen=True, tag="stepInTargets"):
     """The calls that can be stepped into."""
 
 
-@served
 class SetExpression(_OfFrame, frozen=True, tag="setExpression"):
     """Set what an expression denotes."""
 
 
-@served
 class Evaluate(_OfFrame, frozen=True, tag="evaluate"):
     """Evaluate an expression, or run a line of the debug console (context ``repl``)."""
 
@@ -158,12 +136,10 @@ class _OfVariable(Request, frozen=True):
         return await ranks.ask_about("variablesReference", self.variables_reference, message)
 
 
-@served
 class Variables(_OfVariable, frozen=True, tag="variables"):
     """The variables of a scope, or the parts of a value."""
 
 
-@served
 class SetVariable(_OfVariable, frozen=True, tag="setVariable"):
     """Set a variable."""
 
@@ -171,7 +147,6 @@ class SetVariable(_OfVariable, frozen=True, tag="setVariable"):
 # -- about the program
 
 
-@served
 class Modules(Request, frozen=True, tag="modules"):
     """The modules that are loaded: a list for each rank would be too long."""
 

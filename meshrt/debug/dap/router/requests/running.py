@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from meshrt.debug.dap.router.rank_threads import RankThreads
-from meshrt.debug.dap.router.requests.table import LATER, Answer, MeshSession, RankSession, Request, served
+from meshrt.debug.dap.router.requests.table import MeshSession, RankSession, Request
+from meshrt.debug.dap.router.view import LATER, Answer
 from meshrt.debug.dap.wire import Message, arguments_of, response
 from meshrt.errors import UsageError
 
-__all__ = ["Continue", "Disconnect", "Next", "Pause", "StepIn", "StepOut", "Terminate", "Threads"]
+#: The classes are found by their commands.
+__all__: list[str] = []
 
 #: The thread that represents all ranks in the session of the mesh: an IDE offers to pause a thread.
 _ALL = 1
 
 
-@served
 class Threads(Request, frozen=True, tag="threads"):
     """List the threads."""
 
@@ -24,7 +25,6 @@ class Threads(Request, frozen=True, tag="threads"):
         return {"threads": await ranks.threads()}
 
 
-@served
 class Pause(Request, frozen=True, tag="pause"):
     """Stop a thread."""
 
@@ -41,7 +41,6 @@ class Pause(Request, frozen=True, tag="pause"):
         return None
 
 
-@served
 class Continue(Request, frozen=True, tag="continue"):
     """Resume one thread, or all."""
 
@@ -70,22 +69,18 @@ class _Step(Request, frozen=True):
         return None
 
 
-@served
 class Next(_Step, frozen=True, tag="next"):
     """Step over calls."""
 
 
-@served
 class StepIn(_Step, frozen=True, tag="stepIn"):
     """Step into a call."""
 
 
-@served
 class StepOut(_Step, frozen=True, tag="stepOut"):
     """Step out of a function."""
 
 
-@served
 class Disconnect(Request, frozen=True, tag="disconnect"):
     """Leave the ranks, which resume."""
 
@@ -102,7 +97,6 @@ class Disconnect(Request, frozen=True, tag="disconnect"):
         return LATER
 
 
-@served
 class Terminate(Request, frozen=True, tag="terminate"):
     """End what is debugged: not offered."""
 

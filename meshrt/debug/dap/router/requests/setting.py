@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshrt.debug.dap.router.rank_threads import RankThreads
-from meshrt.debug.dap.router.requests.table import LATER, Answer, MeshSession, Request, served
+from meshrt.debug.dap.router.requests.table import MeshSession, Request
+from meshrt.debug.dap.router.view import LATER, Answer
 from meshrt.debug.dap.wire import Message, arguments_of, response
 from meshrt.hooks.operations import Data
 
-__all__ = [
-    "ConfigurationDone",
-    "SetBreakpoints",
-    "SetDebuggerProperty",
-    "SetExceptionBreakpoints",
-    "SetFunctionBreakpoints",
-]
+#: The classes are found by their commands.
+__all__: list[str] = []
 
 
 class _Source(Data, frozen=True):
@@ -27,7 +23,6 @@ class _Breakpoint(Data, frozen=True):
     line: int | None = None
 
 
-@served
 class SetBreakpoints(Request, frozen=True, tag="setBreakpoints"):
     """Replace the breakpoints of one source."""
 
@@ -45,7 +40,6 @@ class SetBreakpoints(Request, frozen=True, tag="setBreakpoints"):
         return await ranks.settings.set_breakpoints(message["command"], place, lines, arguments_of(message))
 
 
-@served
 class SetFunctionBreakpoints(Request, frozen=True, tag="setFunctionBreakpoints"):
     """Replace all breakpoints of functions."""
 
@@ -59,7 +53,6 @@ class SetFunctionBreakpoints(Request, frozen=True, tag="setFunctionBreakpoints")
         return await ranks.settings.set_breakpoints(message["command"], "", lines, arguments_of(message))
 
 
-@served
 class SetExceptionBreakpoints(Request, frozen=True, tag="setExceptionBreakpoints"):
     """Set which exceptions stop a thread."""
 
@@ -71,7 +64,6 @@ class SetExceptionBreakpoints(Request, frozen=True, tag="setExceptionBreakpoints
         return {"breakpoints": []} if said is None else said
 
 
-@served
 class ConfigurationDone(Request, frozen=True, tag="configurationDone"):
     """The IDE has set all that it sets at first."""
 
@@ -85,7 +77,6 @@ class ConfigurationDone(Request, frozen=True, tag="configurationDone"):
         return None
 
 
-@served
 class SetDebuggerProperty(Request, frozen=True, tag="setDebuggerProperty"):
     """Set properties of the engines, as Visual Studio does: each stays until it is set again."""
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import enum
-from typing import Literal, Protocol, TypeVar
+from functools import cache
+from typing import Protocol
 
 import msgspec
 
 from meshrt.debug.dap.router.channels import RankLink
-from meshrt.debug.dap.router.program import ProgramLink
+from meshrt.debug.dap.router.program import ProgramLink, Sources
 from meshrt.debug.dap.router.rank_threads import RankThreads
-from meshrt.debug.dap.router.sources import Sources
-from meshrt.debug.dap.wire import Fields, Message, arguments_of
+from meshrt.debug.dap.router.view import Answer
+from meshrt.debug.dap.wire import Message, arguments_of
 from meshrt.errors import UsageError
 from meshrt.hooks.operations import Data
 
-__all__ = ["LATER", "Answer", "MeshSession", "RankSession", "Request", "passes_on", "read", "served"]
-
-
-class _Later(enum.Enum):
-    LATER = enum.auto()
-
-
-#: In the place of an answer: it was given, or will be, by other means.
-LATER: Literal[_Later.LATER] = _Later.LATER
-#: The body of an answer; None: an answer without a body.
-Answer = Fields | Literal[_Later.LATER] | None
+__all__ = ["MeshSession", "RankSession", "Request", "passes_on", "read"]
 
 
 class MeshSession(Protocol):
@@ -90,25 +80,23 @@ class Request(Data, frozen=True, tag_field="command", rename="camel"):
         raise UsageError(f"{message['command']} is not for a session in which ranks are threads")
 
 
-R = TypeVar("R", bound=Request)
-
-_table: dict[str, type[Request]] = {}
-
-
-def served(request: type[R]) -> type[R]:
-    """Add a class of requests to the table."""
-    _table[str(request.__struct_config__.tag)] = request
-    return request
+@cache
+def _table() -> dict[str, type[Request]]:
+    """Return the classes of requests, by command; those that are only bases of others are left out."""
+    kinds: list[type[Request]] = [Request]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {str(kind.__struct_config__.tag): kind for kind in kinds if not kind.__name__.startswith("_")}
 
 
 def passes_on(message: Message) -> bool:
     """Whether the session of a rank passes a request on unread."""
-    return _table.get(message["command"], Request).at_rank is Request.at_rank
+    return _table().get(message["command"], Request).at_rank is Request.at_rank
 
 
 def read(message: Message) -> Request:
     """Return what is asked. Raises UsageError: an argument is not that of the protocol; the text says which."""
-    kind = _table.get(message["command"], Request)
+    kind = _table().get(message["command"], Request)
     try:
         # Not strict: clients write a number as a text.
         return msgspec.convert(arguments_of(message), kind, strict=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from meshrt.debug.dap.operations import Close, Open, RanksFound, ToEngine, Which
@@ -60,6 +60,8 @@ class FakeProgram:
     ) -> None:
         self.ranks = list(ranks)
         self.channels = Channels(cast(ProgramLink, self))
+        #: No command of the debugger is run on it.
+        self.program = None
         self._opens = opens
         #: What its engines say that they cost.
         self._price = price
@@ -104,6 +106,10 @@ class FakeProgram:
             self.tell("dap.opened", channel=operation.channel, price=self._price)
         return Nothing()
 
+    async def which(self, mesh: str, ranks: str) -> Sequence[Rank]:
+        """Return all ranks."""
+        return cast(RanksFound, await self.ask(Which(mesh, ranks))).ranks
+
     def post(self, operation: Operation[Data]) -> None:
         """Take an operation whose answer is not waited for."""
         if isinstance(operation, Close):
@@ -138,10 +144,6 @@ class FakeIde:
         self._answers: dict[str, Callable[[Message], None]] = {}
         self.tasks: list[asyncio.Task[None]] = []
         self.left = asyncio.Event()
-
-    async def which(self, _mesh: str, _ranks: str) -> list[Rank]:
-        """Return all ranks."""
-        return list(self.program.ranks)
 
     def ask(self, command: str, arguments: dict[str, Any], answered: Callable[[Message], None]) -> None:
         """Take an announcement."""

@@ -60,7 +60,6 @@ def connections(count: int, *problems: str) -> tuple[list[Any], list[Transport]]
     sessions: Any = SimpleNamespace(
         token="t",
         channels=None,
-        program=None,
         unproved={},
         refusals=Refusals(),
         over=False,

@@ -12,6 +12,7 @@ from meshrt.debug.dap.router import console
 from meshrt.debug.dap.router.console import Console
 from meshrt.debug.dap.router.ranks import Names
 from meshrt.errors import MeshError
+from tests.unit.debug.dap.router.fakes import FakeProgram
 
 WAIT = 10.0
 
@@ -38,16 +39,12 @@ class Prompt:
         self.left.set()
 
 
-async def _which(_actor: str, _ranks: str) -> set[Any]:
-    return set()
-
-
 def test_a_line_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "_Prompt", Prompt)
 
     async def scenario() -> None:
-        program: Any = None  # no line gets as far
-        made = Console(program, dict, _which, Names(), 1)
+        link: Any = FakeProgram()
+        made = Console(link, dict, "", Names(), 1)
         first = asyncio.ensure_future(made.run("where"))
         assert await asyncio.to_thread(Prompt.obeys.wait, WAIT)
         second = asyncio.ensure_future(made.run("list"))
@@ -73,8 +70,8 @@ def test_help_lists_what_can_be_typed_here(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(console, "_Prompt", Obedient)
 
     async def scenario() -> None:
-        program: Any = None  # no line gets as far
-        made = Console(program, dict, _which, Names(), 1)
+        link: Any = FakeProgram()
+        made = Console(link, dict, "", Names(), 1)
         words = {line.split()[0] for line in (await made.run("mesh help")).splitlines()}
         assert words >= {"n", "s", "r", "c", "pause", "where", "p", "break", "attach"} and not words & {"wait", "quit"}
         for word in words - {"ranks", "all", "`help"}:
@@ -102,8 +99,8 @@ def test_what_was_obeyed_is_told_whatever_it_was(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(console, "_Prompt", Obedient)
 
     async def scenario() -> None:
-        program: Any = None  # no line gets as far
-        made = Console(program, dict, _which, Names(), 1)
+        link: Any = FakeProgram()
+        made = Console(link, dict, "", Names(), 1)
         # The last ones are no commands: of a rank that the prompt was attached to, and of nobody.
         for line in ("where", "x + 1", "# nothing"):
             assert await made.run(line) == f"obeyed {line}"

@@ -18,7 +18,7 @@ from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Message, failure, response
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, until
 
-RANKS = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(2)]
+RANKS = [Rank("m1", rank, f"rank {rank}") for rank in range(2)]
 
 
 def said(ide: FakeIde) -> list[str]:
@@ -46,7 +46,7 @@ async def sessions_of(program: FakeProgram, mesh: MeshView | None) -> list[FakeI
 
 
 def test_there_are_no_more_sessions_than_a_window_has_room_for() -> None:
-    ranks = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(MOST_SESSIONS + 3)]
+    ranks = [Rank("m1", rank, f"rank {rank}") for rank in range(MOST_SESSIONS + 3)]
 
     async def attached(ide: FakeIde) -> MeshView:
         view = mesh_of(ide)

@@ -12,7 +12,7 @@ from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Message, event, failure, response
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, settled, until
 
-RANK = Rank("m1", 0, "rank 0", 0, "")
+RANK = Rank("m1", 0, "rank 0")
 
 
 class Mesh:

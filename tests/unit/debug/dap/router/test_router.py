@@ -18,8 +18,7 @@ from meshrt.hooks.facts import Body
 from meshrt.transport.tools import Program
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, settled, until
 
-#: Two hosts, each with processes of the same numbers.
-RANKS = [Rank("m1", rank, f"hosts={rank // 2},gpus={rank % 2}", 7 + rank % 2, f"node{rank // 2}") for rank in range(4)]
+RANKS = [Rank("m1", rank, f"hosts={rank // 2},gpus={rank % 2}") for rank in range(4)]
 
 
 def routed(monkeypatch: pytest.MonkeyPatch, program: FakeProgram) -> Router:
@@ -46,7 +45,7 @@ async def attached_to_a_rank(router: Router, program: FakeProgram, configuration
     await until(lambda: ide.answer(1))
 
 
-def test_ranks_of_equal_pids_have_sessions_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_has_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         program = FakeProgram(*RANKS)
         router = routed(monkeypatch, program)
@@ -64,7 +63,7 @@ def test_ranks_of_equal_pids_have_sessions_of_their_own(monkeypatch: pytest.Monk
     run(scene)
 
 
-def test_ranks_of_equal_pids_are_threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         program = FakeProgram(*RANKS)
         router = routed(monkeypatch, program)

@@ -38,7 +38,7 @@ class Engine:
 
 
 def member(rank: int, engine: Engine, *, ready: bool = True) -> Member:
-    return Member(Rank("m1", rank, f"rank {rank}", 0, ""), cast(RankLink, engine), Names(), ready=ready)
+    return Member(Rank("m1", rank, f"rank {rank}"), cast(RankLink, engine), Names(), ready=ready)
 
 
 def settings_of(*engines: Engine) -> tuple[Settings, dict[Key, Member], list[Asked]]:

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from meshrt.debug.dap.router import asking, channels, joining, threads_view
+from meshrt.debug.dap.router import channels, joining, rank_threads, threads_view
 from meshrt.debug.dap.router.configuration import Configuration
-from meshrt.debug.dap.router.rank_threads import WHY_NOT
+from meshrt.debug.dap.router.members import WHY_NOT
 from meshrt.debug.dap.router.ranks import Key, Rank
 from meshrt.debug.dap.router.threads_view import ThreadsView
 from meshrt.debug.dap.router.view import Peer
@@ -18,7 +18,7 @@ from meshrt.debug.dap.wire import Message, event, failure, response
 from meshrt.hooks.facts import Body
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, settled, until
 
-RANKS = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(3)]
+RANKS = [Rank("m1", rank, f"rank {rank}") for rank in range(3)]
 
 
 def view_of(ide: FakeIde, **more: Any) -> ThreadsView:
@@ -112,7 +112,7 @@ def test_a_rank_that_does_not_come_free_keeps_no_ide_waiting(monkeypatch: pytest
 
 
 def test_ranks_become_rows_when_there_are_too_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_view, "ROWS_FROM", 2)
+    monkeypatch.setattr(rank_threads, "ROWS_FROM", 2)
 
     async def scene() -> None:
         frames = {"stackFrames": [{"id": 1, "name": "step", "line": 5, "source": {"path": "a.py"}}]}
@@ -160,7 +160,7 @@ def test_ranks_become_rows_when_there_are_too_many_of_them(monkeypatch: pytest.M
 
 
 def test_threads_that_are_asked_for_while_they_become_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_view, "ROWS_FROM", 2)
+    monkeypatch.setattr(rank_threads, "ROWS_FROM", 2)
 
     async def scene() -> None:
         engines, held = Engines(), []
@@ -229,7 +229,7 @@ def test_a_rank_that_is_started_again_while_it_waits_for_its_turn(monkeypatch: p
 
 
 def test_one_that_answers_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(channels, "SILENT_SECONDS", 0.05)
 
     async def scene() -> None:
         engines = Engines()
@@ -272,7 +272,7 @@ def test_one_that_is_silent_keeps_nobody_waiting_and_is_shown_as_such(
     # It has the only turn, and gives it up.
     monkeypatch.setattr(joining, "_AT_ONCE", 1)
     if rows:
-        monkeypatch.setattr(threads_view, "ROWS_FROM", 1)
+        monkeypatch.setattr(rank_threads, "ROWS_FROM", 1)
 
     async def scene() -> None:
         program = FakeProgram(*RANKS, engine=Engines())
@@ -316,7 +316,7 @@ def test_what_an_ide_costs_is_said_once_also_if_all_ranks_come_later() -> None:
 
 
 def test_a_rank_that_stands_again_before_others_have_gone_on_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "SILENT_SECONDS", 60.0)
+    monkeypatch.setattr(channels, "SILENT_SECONDS", 60.0)
 
     async def scene() -> None:
         late: list[Message] = []

@@ -14,7 +14,7 @@ from meshrt.debug.dap.router.view import Peer, View
 from meshrt.debug.dap.wire import Message, response
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, until
 
-RANKS = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(2)]
+RANKS = [Rank("m1", rank, f"rank {rank}") for rank in range(2)]
 BODIES: dict[str, Any] = {
     "threads": {"threads": [{"id": 1, "name": "MainThread"}]},
     "stackTrace": {"stackFrames": [{"id": 7, "name": "step", "line": 3, "source": {"sourceReference": 4}}]},

@@ -15,7 +15,7 @@ from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Message, event, response
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, until
 
-RANKS = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(3)]
+RANKS = [Rank("m1", rank, f"rank {rank}") for rank in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from meshrt.debug.dap.router.threads_view import ThreadsView
 from meshrt.debug.dap.router.view import Peer
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, until
 
-RANKS = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(2)]
+RANKS = [Rank("m1", rank, f"rank {rank}") for rank in range(2)]
 
 
 def test_a_property_of_the_engines_is_set_in_all_ranks_and_in_late_ones() -> None:

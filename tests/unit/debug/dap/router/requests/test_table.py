@@ -11,13 +11,13 @@ from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.mesh_view import MeshView
 from meshrt.debug.dap.router.rank_threads import RankThreads
 from meshrt.debug.dap.router.ranks import Rank
-from meshrt.debug.dap.router.requests import Answer, passes_on, read, table
+from meshrt.debug.dap.router.requests import Request, passes_on, read, table
 from meshrt.debug.dap.router.requests.looking import Evaluate, Source, StackTrace
 from meshrt.debug.dap.router.requests.running import Continue
 from meshrt.debug.dap.router.requests.setting import SetBreakpoints
-from meshrt.debug.dap.router.requests.table import MeshSession, Request
+from meshrt.debug.dap.router.requests.table import MeshSession
 from meshrt.debug.dap.router.threads_view import ThreadsView
-from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.router.view import Answer, Peer
 from meshrt.debug.dap.wire import Message
 from meshrt.errors import UsageError
 from meshrt.inspect.operations import KnownNames, Names
@@ -80,6 +80,10 @@ def test_a_session_of_threads_refuses_what_it_does_not_serve() -> None:
         asyncio.run(read(asked).at_threads(cast(RankThreads, None), asked))
 
 
+def test_what_requests_have_in_common_is_no_request() -> None:
+    assert type(read(request(1, "_OfThread"))) is type(read(request(1, "no such request"))) is Request
+
+
 class _Actors(Request, frozen=True, tag="test/actors"):
     """A request that is answered with what the program tells."""
 
@@ -91,10 +95,11 @@ class _Actors(Request, frozen=True, tag="test/actors"):
 
 
 def test_a_request_can_ask_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(table._table, "test/actors", _Actors)
+    known = {**table._table(), "test/actors": _Actors}
+    monkeypatch.setattr(table, "_table", lambda: known)
 
     async def scene() -> None:
-        program = FakeProgram(Rank("m1", 0, "rank 0", 0, ""))
+        program = FakeProgram(Rank("m1", 0, "rank 0"))
         program.answers[Names.name()] = KnownNames(["trainer"], [], {})
         ide = FakeIde(program)
         peer, plain = cast(Peer, ide), Configuration.read({})

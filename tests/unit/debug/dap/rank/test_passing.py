@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshrt.debug.dap.rank.pause import Pause
+from meshrt.debug.dap.rank.passing import Pause
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import EndpointCall
 from tests.unit.debug.fakes import FakeRankServices
