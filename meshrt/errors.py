@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshrt.escapes import escaped
 from meshrt.files import RUNTIME_FILES
+from meshrt.ranks import fold_ranks
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         may_have_run: bool
         log_tail: Sequence[str]
         others: Sequence[RankPlace]
-        others_folded: str
 
 
 __all__ = [
@@ -149,10 +149,23 @@ class MeshError(Exception):
 find_record: Callable[[str, str, int], Any] | None = None
 
 
-class _OfRank:
-    """An error that is about one rank."""
+def _ranks_of(places: Sequence[RankPlace]) -> str:
+    return fold_ranks(place.rank for place in places)
+
+
+class _AtRank:
+    """An error with the place of a rank."""
 
     place: RankPlace
+
+    @property
+    def rank(self) -> int:
+        """The base rank that it is about."""
+        return self.place.rank
+
+
+class _OfRank(_AtRank):
+    """An error that is about the failure of a rank."""
 
     @property
     def record(self) -> Any:
@@ -241,11 +254,6 @@ class ActorError(_OfRank, MeshError):
         # The original may be a class that pickles here and fails to load there; the data never does.
         return _rebuild, (type(self), self.args, {**self.__dict__, "exception": None})
 
-    @property
-    def rank(self) -> int:
-        """The base rank that raised."""
-        return self.place.rank
-
     def __str__(self) -> str:
         call = f"{self.place.actor or 'actor'}.{self.endpoint}()"
         if not self.endpoint.isidentifier():  # a thread, a task
@@ -288,20 +296,13 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
         may_have_run: bool = True,
         log_tail: Sequence[str] = (),
         others: Sequence[RankPlace] = (),
-        others_folded: str = "",
     ) -> None:
         super().__init__(str(place), endpoint)
-        self.others_folded = others_folded
         self.place = place
         self.endpoint = endpoint
         self.may_have_run = may_have_run
         self.log_tail = tuple(log_tail)
         self.others = tuple(others)
-
-    @property
-    def rank(self) -> int:
-        """The base rank that is lost."""
-        return self.place.rank
 
     def _what(self) -> str:
         return "is gone"
@@ -316,8 +317,7 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
             if self.mesh_name:
                 text = f"{self.mesh_name} {text}"
         if self.others:
-            ranks = self.others_folded or ",".join(str(place.rank) for place in self.others)
-            text += f"; also lost: {'rank' if len(self.others) == 1 else 'ranks'} {ranks}"
+            text += f"; also lost: {'rank' if len(self.others) == 1 else 'ranks'} {_ranks_of(self.others)}"
         return text + last_lines(self.log_tail)
 
 
@@ -458,7 +458,7 @@ class MeshStopped(SupervisionError):
         return "was stopped"
 
 
-class MeshBusy(MeshError):
+class MeshBusy(_AtRank, MeshError):
     """A call on an event loop was not sent, to no rank of its mesh: too much waits to be sent to one of them already.
 
     Attributes:
@@ -470,13 +470,7 @@ class MeshBusy(MeshError):
     """
 
     def __init__(
-        self,
-        place: RankPlace,
-        endpoint: str,
-        queued: int,
-        limit: int,
-        others: Sequence[RankPlace] = (),
-        others_folded: str = "",
+        self, place: RankPlace, endpoint: str, queued: int, limit: int, others: Sequence[RankPlace] = ()
     ) -> None:
         super().__init__(str(place), endpoint)
         self.place = place
@@ -484,17 +478,10 @@ class MeshBusy(MeshError):
         self.queued = queued
         self.limit = limit
         self.others = tuple(others)
-        self.others_folded = others_folded
-
-    @property
-    def rank(self) -> int:
-        """The base rank with the longest queue."""
-        return self.place.rank
 
     def __str__(self) -> str:
         call = f"{self.place.actor}.{self.endpoint}"
-        ranks = self.others_folded or ",".join(str(place.rank) for place in self.others)
-        also = f", nor do the ranks {ranks}" if self.others else ""
+        also = f", nor do the ranks {_ranks_of(self.others)}" if self.others else ""
         return (
             f"{call}() was not sent: {self.place.where} does not take its messages{also}; "
             f"{_amount(self.queued)} wait for it, and the limit on an event loop is {_amount(self.limit)}; "
@@ -583,21 +570,19 @@ class CallTimeout(MeshError, TimeoutError):
         over: Whether the script has ended with this error: a longer wait is not possible then.
     """
 
-    def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int, folded: str = "") -> None:
+    def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int) -> None:
         super().__init__(what)  # one: of two a TimeoutError takes the first for the number of an error
         self.what = what
         self.seconds = seconds
         self.missing = tuple(missing)
         self.total = total
-        self.folded = folded
         self.over = False
 
     def __str__(self) -> str:
         goes_on = "" if self.over else "; it goes on, get() may be called again"
-        ranks = self.folded or ",".join(str(place.rank) for place in self.missing)
         if not self.missing:
             return f"{self.what}: not done within {self.seconds:g} s{goes_on}"
-        who = self.missing[0].where if len(self.missing) == 1 else f"ranks {ranks}"
+        who = self.missing[0].where if len(self.missing) == 1 else f"ranks {_ranks_of(self.missing)}"
         return (
             f"{self.what}: no answer within {self.seconds:g} s from {len(self.missing)} of {self.total} "
             f"({who}){goes_on}"

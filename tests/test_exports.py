@@ -156,7 +156,7 @@ def link_lost(cls: type[errors.LinkLost]) -> list[errors.MeshError]:
 
 
 def call_timeout(cls: type[errors.CallTimeout]) -> list[errors.MeshError]:
-    return [cls("trainer.step()", 2.5, [PLACE, OTHER], 16), cls("trainer.step()", 1, [PLACE], 16, folded="5")]
+    return [cls("trainer.step()", 2.5, [PLACE, OTHER], 16), cls("trainer.step()", 1, [PLACE], 16)]
 
 
 def store_full(cls: type[errors.StoreFull]) -> list[errors.MeshError]:
@@ -164,7 +164,7 @@ def store_full(cls: type[errors.StoreFull]) -> list[errors.MeshError]:
 
 
 def mesh_busy(cls: type[errors.MeshBusy]) -> list[errors.MeshError]:
-    return [cls(PLACE, "step", 65 << 20, 64 << 20), cls(PLACE, "step", 65 << 20, 64 << 20, [OTHER], "6")]
+    return [cls(PLACE, "step", 65 << 20, 64 << 20), cls(PLACE, "step", 65 << 20, 64 << 20, [OTHER])]
 
 
 def store_timeout(cls: type[errors.StoreTimeout]) -> list[errors.MeshError]:

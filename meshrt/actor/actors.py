@@ -135,7 +135,7 @@ class ActorHost:
             thread.start()
         except RuntimeError:
             del self.mailboxes[actor]
-            mailbox.callers.hand_over()
+            mailbox.callers.close_poll()
             self._report(ActorEnded(actor))
             raise
         self._threads[actor] = thread

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from meshrt.actor.context import current_call
+from meshrt.actor.pdbhook import stop_in_pdb
 from meshrt.errors import UsageError
 from meshrt.selection import Shape, parse, resolve
 from meshrt.transport.process import current_runtime, has_runtime
@@ -40,13 +41,7 @@ def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", hea
     if in_rank or sys.breakpointhook is not sys.__breakpointhook__ or "PYTHONBREAKPOINT" in os.environ:
         sys.breakpointhook(**({"header": header} if header else {}))
         return
-    import pdb  # start-up: a rank does not need it here
-
-    # Python's own hook would stop in this function.
-    debugger = pdb.Pdb()
-    if header:
-        debugger.message(header)
-    debugger.set_trace(sys._getframe(1))
+    stop_in_pdb(header, sys._getframe(1))  # Python's own hook would stop in this function
 
 
 @lru_cache(maxsize=256)

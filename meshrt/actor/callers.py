@@ -228,7 +228,7 @@ class Callers:
         self.keep_backlogs()
         links = list(self._links.values())
         self._links.clear()
-        self._close_poll()
+        self.close_poll()
         return links, [*self._early, *self.queue]
 
     def close(self) -> None:
@@ -236,9 +236,10 @@ class Callers:
         self._take_arrivals()
         for link in self._links.values():
             link.close()
-        self._close_poll()
+        self.close_poll()
 
-    def _close_poll(self) -> None:
+    def close_poll(self) -> None:
+        """Give back the descriptors; what `add` was given is left as it is."""
         with self._lock:
             self._closed = True
             self._epoll.close()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from meshrt.actor.callers import Callers
 from meshrt.actor.execute import Execution, Executor
-from meshrt.transport.link import Link
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,7 +32,6 @@ class ConcurrentCalls:
         self._executor = executor
         self._callers = callers
         self._running: dict[asyncio.Task[None], Execution] = {}
-        self._links: dict[asyncio.Task[None], Link | None] = {}
         #: A cancelled call must be answered: its caller is told in no other way.
         self._rank_lives = False
         #: The number of the next call, by endpoint: distinct names of tasks.
@@ -44,26 +42,22 @@ class ConcurrentCalls:
         """Return the running calls, by their asyncio tasks, in the order in which they began. Any thread."""
         return dict(self._running)
 
-    def start(self, link: Link | None, execution: Execution) -> None:
+    def start(self, execution: Execution) -> None:
         """Run a call, or an errand. It begins in the loop's next iteration, after those that were started before."""
         import asyncio  # start-up: only actors with async endpoints pay for it
 
         endpoint = execution.context.endpoint
         name = f"{endpoint}-{next(self._numbers[endpoint])}"
-        task = asyncio.get_running_loop().create_task(self._run(link, execution), name=name)
+        task = asyncio.get_running_loop().create_task(self._run(execution), name=name)
         self._running[task] = execution
-        self._links[task] = link
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._running.__delitem__)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._running[task], self._links[task]
-
-    async def _run(self, link: Link | None, execution: Execution) -> None:
+    async def _run(self, execution: Execution) -> None:
         answer = await self._executor.run_async(execution)
         if execution.interrupted and self._rank_lives and not answer:
             answer = self._executor.cancelled(execution)
-        if answer and link is not None:
-            self._callers.answer(link, answer)
+        if answer and execution.context.link is not None:
+            self._callers.answer(execution.context.link, answer)
             self._callers.keep_backlogs()  # the other tasks may change what was returned
         if self._executor.untold:
             self._executor.tell()
@@ -92,10 +86,9 @@ class ConcurrentCalls:
             self._rank_lives = True
             self.cancel()
             await asyncio.wait(self.running, timeout=_CANCELLED)
-        for task, execution in self.running.items():
+        for execution in self.running.values():
             # It ignores the cancellation. Its caller is told that it was cancelled, and nothing afterwards.
             answer = self._executor.cancelled(execution)
             execution.no_reply = True
-            link = self._links[task]
-            if answer and link is not None:
-                self._callers.answer(link, answer)
+            if answer and execution.context.link is not None:
+                self._callers.answer(execution.context.link, answer)

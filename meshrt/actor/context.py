@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from dataclasses import dataclass
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import EndpointCall
@@ -50,29 +51,19 @@ class ActorInstance:
 _call_lock = threading.RLock()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallContext:
     """One message as it runs; its properties are computed when they are first read."""
 
-    __slots__ = ("_call", "_link", "_point", "base_rank", "call_id", "endpoint", "instance", "shape")
-
-    def __init__(
-        self,
-        instance: ActorInstance,
-        endpoint: str,
-        shape: Shape,
-        base_rank: int,
-        call_id: int = 0,
-        link: Link | None = None,
-    ) -> None:
-        self.instance = instance
-        self.endpoint = endpoint
-        self.shape = shape
-        self.base_rank = base_rank
-        self.call_id = call_id
-        #: The sender of the message.
-        self._link = link
-        self._point: Point | None = None
-        self._call: EndpointCall | None = None
+    instance: ActorInstance
+    endpoint: str
+    shape: Shape
+    base_rank: int
+    call_id: int = 0
+    #: To the sender of the message; None: it has none.
+    link: Link | None = None
+    _point: Point | None = None
+    _call: EndpointCall | None = None
 
     @property
     def point(self) -> Point:
@@ -86,7 +77,7 @@ class CallContext:
         """The message as hooks see it; the same object for the whole run."""
         if self._call is None:
             instance = self.instance
-            view, caller = self.shape.to_wire(), 0 if self._link is None else self._link.peer
+            view, caller = self.shape.to_wire(), 0 if self.link is None else self.link.peer
             call = EndpointCall(
                 instance.mesh_id, instance.name, self.base_rank, self.endpoint, view, caller, self.call_id
             )

@@ -32,7 +32,7 @@ from meshrt.transport.timers import Timers
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
-from meshrt.wire.peer import Answered, Reply, Requests
+from meshrt.wire.peer import Reply, Requests
 from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Refusal, Request
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class ControlThread:
             serves=lambda name: name.startswith(endpoint),
         )
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._requests = Requests(self.send)
+        #: Those to the root; what is called with their answers is called on this thread.
+        self.requests = Requests(self.send)
         self._timers = Timers()
         #: Returns the identity of this process for processes that share memory with it.
         self.identity: Callable[[], Identity] = lambda: Identity(0, 0, os.getpid())
@@ -145,14 +146,6 @@ class ControlThread:
             self._wake()
             while link.backlog_bytes > WAIT_BYTES and not isinstance(threading.current_thread(), RuntimeThread):
                 time.sleep(_FULL_PAUSE)
-
-    def request(self, operation: str, body: Body, answered: Answered) -> int:
-        """Ask the root; ``answered`` is called on the control thread."""
-        return self._requests.ask(operation, body, answered)
-
-    def forget_request(self, number: int) -> None:
-        """Drop a request whose answer is no longer waited for."""
-        self._requests.forget(number)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call ``function`` on this thread after ``seconds``. Signal handlers may call it too."""
@@ -264,7 +257,7 @@ class ControlThread:
             case Request() as request:
                 self._serve(request)
             case Answer() | Refusal() as answer:
-                self._requests.received(answer)
+                self.requests.received(answer)
             case Ping(number=number):
                 self._entrance.listen_again()
                 self.send(Pong(number))

@@ -99,7 +99,7 @@ class EndpointSpec:
 
 def endpoints_of(cls: type) -> dict[str, EndpointSpec]:
     """Return the endpoints of a class by name, inherited ones included."""
-    return _endpoints_of(cls)
+    return _endpoints_of(cls)  # mypy holds a generic class for an argument that cannot be hashed
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES
 from meshrt.hooks.facts import EndpointCall, Raised
 from meshrt.hooks.table import hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
+from meshrt.wire.errors import cut
 
 __all__ = ["describe_exception", "number_failure", "tell_stray", "type_name", "why_ended"]
 
@@ -57,7 +58,7 @@ def describe_exception(error: BaseException) -> RemoteException:
         text = "" if known else "".join(formatted.format())
     except BaseException as failure:  # an exception class may do anything in its methods
         text = f"(the traceback could not be formatted: {type_name(failure)})"
-    return _describe(error, _cut(text), 0)
+    return _describe(error, cut(text, _TEXT_MAX), 0)
 
 
 def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
@@ -67,19 +68,11 @@ def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
     notes = dict.get(own_attribute(error, "__dict__"), "__notes__")
     return RemoteException(
         type_name(error),
-        _cut(text_of(error)),
+        cut(text_of(error), _TEXT_MAX),
         text,
         tuple(text_of(note) for note in notes) if type(notes) is list else (),
         _describe(cause, "", depth + 1) if cause is not None and depth < 20 else None,
     )
-
-
-def _cut(text: str) -> str:
-    text = text.encode(errors="backslashreplace").decode()
-    if len(text) <= _TEXT_MAX:
-        return text
-    half = _TEXT_MAX // 2
-    return f"{text[:half]}\n... {len(text) - _TEXT_MAX} characters left out ...\n{text[-half:]}"
 
 
 def _without_runtime(formatted: traceback.TracebackException, depth: int = 0) -> bool:

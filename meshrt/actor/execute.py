@@ -7,10 +7,11 @@ CALLs before INIT wait in the mailbox; after STOP there is no executor any more 
 from __future__ import annotations
 
 import contextvars
+import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack
@@ -42,59 +43,35 @@ Parts = list[Buffer]
 Token = contextvars.Token[CallContext | None]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Execution:
     """A decoded message, ready to run. Its method is of the user's class: plain, a coroutine function, or not found."""
 
-    __slots__ = (
-        "args",
-        "because",
-        "call_id",
-        "caller",
-        "context",
-        "done",
-        "failure",
-        "interrupted",
-        "is_async",
-        "is_concurrent",
-        "kwargs",
-        "method",
-        "nested",
-        "no_reply",
-    )
+    call_id: int
+    method: Any
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    context: CallContext
+    no_reply: bool = False
+    #: To be run with `Executor.run_async`.
+    is_async: bool = False
+    #: ... in a task of its own.
+    is_concurrent: bool = False
+    #: Cancelled by the end of the rank.
+    interrupted: bool = False
+    #: The number of its failure, once it has raised.
+    failure: str = ""
+    #: Given what a function without a caller has returned or raised.
+    done: Callable[[object, BaseException | None], None] | None = None
+    #: The error that an errand is about.
+    because: BaseException | None = None
+    #: Runs while another message waits: hooks are told of that message only.
+    nested: bool = False
 
-    def __init__(
-        self,
-        call_id: int,
-        method: Any,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-        context: CallContext,
-        *,
-        no_reply: bool = False,
-        is_async: bool = False,
-    ) -> None:
-        self.call_id = call_id
-        self.method = method
-        self.args = args
-        self.kwargs = kwargs
-        self.context = context
-        self.no_reply = no_reply
-        #: To be run with `Executor.run_async`.
-        self.is_async = is_async
-        #: ... in a task of its own.
-        self.is_concurrent = False
-        #: The link that it came over.
-        self.caller: Link | None = None
-        #: Cancelled by the end of the rank.
-        self.interrupted = False
-        #: The number of its failure, once it has raised.
-        self.failure = ""
-        #: Given what a function without a caller has returned or raised.
-        self.done: Callable[[object, BaseException | None], None] | None = None
-        #: The error that an errand is about.
-        self.because: BaseException | None = None
-        #: Runs while another message waits: hooks are told of that message only.
-        self.nested = False
+    def receivers(self) -> list[Identity]:
+        """Return the process that reads its result."""
+        link = self.context.link
+        return [link.client] if link is not None and link.client.pid else []
 
     def site(self) -> str:
         """Return the origin of its result: file and line of the endpoint, and its name."""
@@ -103,9 +80,10 @@ class Execution:
         return name if code is None else f"{code.co_filename}:{code.co_firstlineno} {name}"
 
 
-def _caller_behind(link: Link | None) -> list[Identity]:
-    """Return the process that reads a result."""
-    return [link.client] if link is not None and link.client.pid else []
+@functools.lru_cache(maxsize=256)
+def _shape_of(view: bytes) -> Shape:
+    """Return the shape of a view; calls through the same view share it."""
+    return Shape.from_wire(msgpack.unpackb(view))
 
 
 class Executor:
@@ -126,8 +104,8 @@ class Executor:
         name: str,
         setup: Callable[[Callable[[], object]], None],
         unhandled: Callable[[CallContext, RemoteException], None],
-        before_error: list[Callable[[], object]] | None = None,
-        before_raised: list[Callable[[], object]] | None = None,
+        before_error: list[Callable[[], object]],
+        before_raised: list[Callable[[], object]],
     ) -> None:
         self.mesh_id = mesh_id
         self.rank = rank
@@ -141,24 +119,13 @@ class Executor:
         self._forked = False
         self._setup = setup
         self._unhandled = unhandled
-        self._before_error = [] if before_error is None else before_error
-        self._before_raised = [] if before_raised is None else before_raised
+        self._before_error = before_error
+        self._before_raised = before_raised
         self._failure: RemoteException | None = None
-        self._methods: dict[str, Callable[..., object]] = {}
-        self._async_names: frozenset[str] = frozenset()
-        self._concurrent_names: frozenset[str] = frozenset()
-        self._shapes: dict[bytes, Shape] = {}
+        #: By name: the method, whether it is a coroutine function, and whether it runs in a task of its own.
+        self._endpoints: dict[str, tuple[Callable[..., object], bool, bool]] = {}
 
     # -- decoding
-
-    def shape_of(self, view: bytes) -> Shape:
-        """Return the shape of a view; calls through the same view share it."""
-        shape = self._shapes.get(view)
-        if shape is None:
-            if len(self._shapes) > 256:
-                self._shapes.clear()
-            shape = self._shapes[view] = Shape.from_wire(msgpack.unpackb(view))
-        return shape
 
     def decode_call(self, frame: Frame, link: Link | None = None) -> Execution | Parts | None:
         """Return what to run for a CALL, or the answer if it cannot run (None: no answer is wanted).
@@ -168,7 +135,7 @@ class Executor:
         """
         try:
             call_id, name, view, lengths, flags = frame.header
-            shape = self.shape_of(view)
+            shape = _shape_of(view)
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"a CALL that cannot be read: {error}") from None
         instance = self.instance
@@ -179,10 +146,9 @@ class Executor:
             args, kwargs = codec.decode(frame.payload, lengths)
         except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
             return self.failed(Execution(call_id, None, (), {}, context, no_reply=bool(flags & NO_REPLY)), error)
-        method = self._methods.get(name)
-        no_reply, is_async = bool(flags & NO_REPLY), name in self._async_names
-        execution = Execution(call_id, method, args, kwargs, context, no_reply=no_reply, is_async=is_async)
-        execution.is_concurrent = is_async and name in self._concurrent_names
+        method, is_async, is_concurrent = self._endpoints.get(name, (None, False, False))
+        no_reply = bool(flags & NO_REPLY)
+        execution = Execution(call_id, method, args, kwargs, context, no_reply, is_async, is_concurrent)
         if method is None:
             return self.failed(execution, AttributeError(f"{instance.class_name} has no endpoint {name!r}"))
         return execution
@@ -191,21 +157,14 @@ class Executor:
         if flags & NO_REPLY:
             return None
         remote = self._failure or RemoteException("RuntimeError", "the actor was never initialised", "")
-        earlier = RemoteException(
-            remote.type,
-            f"{remote.message} (earlier, in __init__)",
-            remote.traceback,
-            remote.notes,
-            remote.cause,
-            remote.failure,
-        )
+        earlier = replace(remote, message=f"{remote.message} (earlier, in __init__)")
         return split_frames(ERROR, [call_id, error_to_wire(earlier), [], "init"], [])
 
     def decode_init(self, frame: Frame, link: Link | None = None) -> Execution | Parts:
         """Load the class and the arguments of an INIT; returns what to run, or the answer if it cannot run."""
         try:
             call_id, class_name, view, lengths = frame.header
-            shape = self.shape_of(view)
+            shape = _shape_of(view)
             point = shape.extent.point(shape.ndslice.index(self.rank))
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"an INIT that cannot be read: {error}") from None
@@ -225,9 +184,7 @@ class Executor:
             return self.init_failed(execution, error)
         finally:
             leave(token)
-        self._async_names = frozenset(name for name, spec in specs.items() if spec.is_async)
-        self._concurrent_names = frozenset(name for name, spec in specs.items() if spec.is_concurrent)
-        self.is_async = bool(self._async_names) or any(
+        self.is_async = any(spec.is_async for spec in specs.values()) or any(
             inspect.iscoroutinefunction(getattr(cls, name, None)) for name in ("__cleanup__", "__supervise__")
         )
 
@@ -241,7 +198,9 @@ class Executor:
             # __new__ first: the actor can be looked at while its __init__ runs, or hangs.
             self.actor = cls.__new__(cls, *args, **kwargs)
             self.actor.__init__(*args, **kwargs)
-            self._methods = {name: getattr(self.actor, name) for name in specs}
+            self._endpoints = {
+                name: (getattr(self.actor, name), spec.is_async, spec.is_concurrent) for name, spec in specs.items()
+            }
 
         execution.method = construct
         return execution
@@ -345,9 +304,8 @@ class Executor:
             return None
         if value is None:
             return [pack_header(RESULT, [execution.call_id, None])]
-        caller = execution.caller
         try:
-            parts, lengths, loans, _ = encode_result(value, lambda: _caller_behind(caller), execution.site)
+            parts, lengths, loans, _ = encode_result(value, execution.receivers, execution.site)
         except KeyboardInterrupt as error:  # raised by the value's own __reduce__
             return self.failed(execution, error)
         except codec.EncodeError as error:
@@ -358,7 +316,7 @@ class Executor:
             return split_frames(RESULT | STORED, [execution.call_id, lengths, loans], parts)
         return split_frames(RESULT, [execution.call_id, lengths], parts)
 
-    def failed(self, execution: Execution, error: BaseException, kind: str = "") -> Parts | None:
+    def failed(self, execution: Execution, error: BaseException) -> Parts | None:
         """Return the ERROR for an exception; without a caller it is reported to the root."""
         self._number(execution, error)
         if execution.done is not None:
@@ -377,7 +335,7 @@ class Executor:
                 parts, lengths = [], []
         except (codec.EncodeError, KeyboardInterrupt):
             pass  # the exception's data is complete; the object is optional
-        return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, kind], parts)
+        return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, ""], parts)
 
     def cancelled(self, execution: Execution) -> Parts | None:
         """Return the ERROR for a call that had not ended when its actor was stopped."""
@@ -414,9 +372,7 @@ class Executor:
         done: Callable[[object, BaseException | None], None],
     ) -> Execution:
         """Return the run of a function without a caller; ``done`` is given its value or error, once or more."""
-        execution = Execution(0, method, (argument,), {}, self.lone(name))
-        execution.done = done
-        return execution
+        return Execution(0, method, (argument,), {}, self.lone(name), done=done)
 
     def report(self, what: str, error: BaseException) -> None:
         """Report an error of this actor that no caller waits for."""
@@ -435,4 +391,4 @@ class Executor:
         """The actor has ended: drop the references to it."""
         self.state = "ended"
         self.actor = None
-        self._methods = {}
+        self._endpoints = {}

@@ -219,10 +219,7 @@ class Mailbox:
         try:
             if frame.kind == CALL:
                 self.calls += 1
-                work = self.executor.decode_call(frame, link)
-                if isinstance(work, Execution):
-                    work.caller = link
-                return work
+                return self.executor.decode_call(frame, link)
             if frame.kind == INIT:
                 return self.executor.decode_init(frame, link)
             raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")
@@ -343,7 +340,7 @@ class Mailbox:
         while self._errands:
             errand, _ = self._errands.popleft()
             errand.method = _awaiting(errand.method)
-            self.concurrent.start(None, errand)
+            self.concurrent.start(errand)
 
     async def _undisturbed(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, although user code cancels every task that it finds on the loop: this one serves the actor."""
@@ -364,8 +361,8 @@ class Mailbox:
             self.callers.keep_backlogs()  # the actor's tasks may change what was returned
             return
         self.callers.keep_backlogs()
-        if work.is_concurrent and link is not None:
-            self.concurrent.start(link, work)
+        if work.is_concurrent:
+            self.concurrent.start(work)
             return
         self.running = work
         try:

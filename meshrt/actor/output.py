@@ -76,14 +76,8 @@ class LineOutput(io.RawIOBase):
         call = current_call()
         if call is not None and call.instance.name != self.first_actor:
             mark = MARK + call.instance.name.encode() + MARK
-            first, *others = text.split(b"\n")
-            if others and not others[-1]:
-                last = [b""]
-                others.pop()
-            else:
-                last = []
-            marked = [first if goes_on else mark + first, *(mark + line for line in others), *last]
-            text = b"\n".join(marked)
+            # Nothing behind the last newline: a line that begins there may be that of another actor.
+            text = (b"" if goes_on else mark) + text[:-1].replace(b"\n", b"\n" + mark) + text[-1:]
         if self._open is not None and not goes_on:
             text = b"\n" + text
         self._open = None if text.endswith(b"\n") else thread

@@ -9,15 +9,15 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # start-up: importlib.abc loads a dozen modules, for base classes alone
     from importlib.abc import Loader, MetaPathFinder
 else:
     Loader = MetaPathFinder = object
 
-__all__ = ["install"]
+__all__ = ["install", "stop_in_pdb"]
 
 
 class _PdbLoader(Loader):
@@ -49,13 +49,19 @@ def _set_trace(*, header: str | None = None, **_ignored: object) -> None:
     """Stop here, as ``breakpoint()`` does."""
     if sys.breakpointhook is sys.__breakpointhook__:
         # A forked child is not a rank, and Python's own hook would come back here.
-        pdb: Any = sys.modules["pdb"]
-        debugger = pdb.Pdb()
-        if header is not None:
-            debugger.message(header)
-        debugger.set_trace(sys._getframe(1))
+        stop_in_pdb(header, sys._getframe(1))
         return
     sys.breakpointhook(header=header)
+
+
+def stop_in_pdb(header: str | None, frame: FrameType) -> None:
+    """Stop in a frame, in Python's own debugger, after a line that it shows first."""
+    import pdb  # start-up: a rank does not need it here
+
+    debugger = pdb.Pdb()
+    if header:
+        debugger.message(header)
+    debugger.set_trace(frame)
 
 
 def install() -> None:

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,7 +61,6 @@ from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.store.store import Store
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
-from meshrt.wire.control import Message
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import (
     AllowRestarts,
@@ -70,8 +69,6 @@ from meshrt.wire.operations import (
     Ended,
     Held,
     Hold,
-    Pid,
-    Ping,
     Restarted,
     Stopped,
     Told,
@@ -123,7 +120,7 @@ class RankProcess:
         #: The next SIGTERM is meant for the call that ran when it was sent.
         self._term_spares_cleanup = False
         self._exit: BaseException | None = None
-        self._outputs: tuple[LineOutput, LineOutput] | None = None
+        self._outputs: Sequence[LineOutput] = ()
         self._plumbing = plumbing
         self.host = ActorHost(birth.mesh_id, birth.rank, self.report, self._main_queue, self._on_exit)
         self.control = ControlThread(
@@ -137,7 +134,6 @@ class RankProcess:
         )
         self.host.attach(self.control)
         supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver)
-        self.serve(Ping, lambda _ping: Pid(self.pid))
         self.serve(Hold, self._on_hold)
         self.serve(Cut, self._on_cut)
         self.serve(Stopped, self._on_stopped)
@@ -152,7 +148,7 @@ class RankProcess:
         if hooks.proc_ready:
             hooks.run(hooks.proc_ready)
         while (mailbox := self._main_queue.get()) is not None:
-            for raw in self._outputs or ():
+            for raw in self._outputs:
                 raw.first_actor = raw.first_actor or mailbox.name
             self.host.serve(mailbox)
         self.host.join()
@@ -201,15 +197,13 @@ class RankProcess:
         hold_sigterm_in_forks()
         signal.signal(_MAIN_SIGNAL, self._on_main_signal)
         if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
-            self.host.before_error.append(self._load_debugger)
-        self.host.before_raised.append(self._load_failures)
+            # Not a hook: loading takes a while, and other exceptions meanwhile must find the debugger's hooks too.
+            self.host.before_error.append(functools.partial(plugins.load, "debug", self, in_root=False))
+        self.host.before_raised.append(functools.partial(plugins.load, "failure", self, in_root=False))
         sys.breakpointhook = self._breakpointhook
         pdbhook.install()
         threading.excepthook = self._thread_excepthook
         sys.unraisablehook = self._unraisablehook
-
-    def _send(self, message: Message) -> None:
-        self.control.send(message)
 
     # -- the end: on the control thread, unless marked otherwise
 
@@ -262,7 +256,7 @@ class RankProcess:
         if self._exit is None:
             self._exit = error
             self.host.failed(error)
-            self._tell_why(f"{_exit_text(error)} in a task of {executor.name}")
+            self.control.send(Hint(f"{_exit_text(error)} in a task of {executor.name}"))
             self.control.call_soon(functools.partial(self._end_alone, False))
 
     def _end_alone(self, drain: bool) -> None:
@@ -273,15 +267,12 @@ class RankProcess:
 
     def _kill(self) -> None:
         if self._terminated:
-            self._tell_why(f"it did not end within {GRACE:g} s after SIGTERM")
+            self.control.send(Hint(f"it did not end within {GRACE:g} s after SIGTERM"))
         os.kill(self.pid, signal.SIGKILL)
-
-    def _tell_why(self, text: str) -> None:
-        self._send(Hint(text))
 
     def _in_forked_child(self) -> None:
         """A fork of user code must not hold the sockets of this rank: their end would not be seen."""
-        for raw in self._outputs or ():
+        for raw in self._outputs:
             raw.renew_lock()
         with contextlib.suppress(OSError):
             self.host.abandon()
@@ -325,17 +316,6 @@ class RankProcess:
                 return None
             return sys.breakpointhook(*args, **kwargs)
 
-    def _load_debugger(self) -> None:
-        """The first endpoint that raises loads the debugger, if the environment asks for that.
-
-        It is not a hook: loading takes a while, and other exceptions meanwhile must find the debugger's hooks too.
-        """
-        plugins.load("debug", self, in_root=False)
-
-    def _load_failures(self) -> None:
-        """The first uncaught exception of user code loads the plug-in that records them."""
-        plugins.load("failure", self, in_root=False)
-
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: an exception of a hook is meant for the code that was interrupted.
         outermost, began = not self.in_signal, time.thread_time_ns()
@@ -373,13 +353,8 @@ class RankProcess:
 
     def current_calls(self) -> list[EndpointCall]:
         """Return the endpoint calls that run on this rank now."""
-        found = []
-        for mailbox in tuple(self.host.mailboxes.values()):
-            serial = mailbox.running
-            found += [
-                execution for execution in (serial, *mailbox.concurrent.running.values()) if execution is not None
-            ]
-        return [execution.context.call for execution in found]
+        calls = [call for actor in self.actors() for call in (actor.call, *actor.concurrent.values())]
+        return [call for call in calls if call is not None]
 
     def actors(self) -> list[ActorState]:
         """Return the actors that live here, that of the main thread first."""
@@ -419,18 +394,18 @@ class RankProcess:
 
     def report(self, report: Report) -> None:
         """Send a report to the root's side of a plug-in."""
-        self._send(Event(report.name(), body_of(report)))
+        self.control.send(Event(report.name(), body_of(report)))
 
     def ask(self, operation: Operation[A], timeout: float) -> A:
         """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""
         answers: queue.SimpleQueue[tuple[Body | None, Exception | None]] = queue.SimpleQueue()
-        number = self.control.request(
+        number = self.control.requests.ask(
             operation.name(), body_of(operation), lambda answer, error: answers.put((answer, error))
         )
         try:
             answer, error = answers.get(timeout=timeout)
         except queue.Empty:
-            self.control.forget_request(number)
+            self.control.requests.forget(number)
             raise TimeoutError(f"the root did not answer {operation.name()!r} within {timeout:g} s") from None
         if error is not None:
             raise error
@@ -445,7 +420,7 @@ class RankProcess:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        for raw in self._outputs or ():
+        for raw in self._outputs:
             with contextlib.suppress(OSError):
                 raw.push()
 
@@ -487,7 +462,7 @@ class RankProcess:
 
     def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         """Ask the root without waiting."""
-        self.control.request(operation.name(), body_of(operation), answers_of(operation, answered))
+        self.control.requests.ask(operation.name(), body_of(operation), answers_of(operation, answered))
 
     def unhandled(self, report: Unhandled) -> None:
         """Report an error that no caller waits for."""

@@ -42,7 +42,8 @@ class Supervising:
     def ask(self, asked: Supervise, answer: Answers[Decided]) -> None:
         """Ask an actor."""
         mailbox = self._mailboxes.get(asked.actor)
-        if mailbox is None or not _has_method(type(mailbox.executor.actor)):
+        method = None if mailbox is None else _method(type(mailbox.executor.actor))
+        if mailbox is None or method is None:
             answer(Decided(False), "")
             return
         failure = mesh_failure(asked.mesh_id, asked.mesh, asked.faults, asked.notes)
@@ -51,7 +52,7 @@ class Supervising:
             _NAME, lambda failure: executor.actor.__supervise__(failure), failure, functools.partial(_decided, answer)
         )
         errand.because = failure.error
-        mailbox.give(errand, awaits=_is_coroutine_function(type(executor.actor)))
+        mailbox.give(errand, awaits=inspect.iscoroutinefunction(method))
         self._driver().alert(self._at_wait)
 
     def _at_wait(self, _pending: Pending) -> None:
@@ -82,11 +83,3 @@ def _method(cls: type) -> object:
     """Return the class's own method; None if it has none."""
     # getattr would run code of a metaclass.
     return next((vars(base)[_NAME] for base in cls.__mro__ if _NAME in vars(base)), None)
-
-
-def _has_method(cls: type) -> bool:
-    return _method(cls) is not None
-
-
-def _is_coroutine_function(cls: type) -> bool:
-    return inspect.iscoroutinefunction(_method(cls))

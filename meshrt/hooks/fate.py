@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
-from meshrt.selection import fold_ranks
 
 __all__ = ["Fate"]
 
@@ -60,7 +59,6 @@ class Fate:
         """Make the error that a call to this rank raises; ``place`` gets host and pid from here."""
         place = replace(place, host=self.host or place.host, pid=self.pid or place.pid)
         common: dict[str, Any] = {"endpoint": endpoint, "may_have_run": may_have_run, "others": others}
-        common["others_folded"] = fold_ranks(other.rank for other in others)
         match self.kind:
             case "died":
                 return ProcessDied(

@@ -27,7 +27,6 @@ from meshrt.mesh.remote_errors import actor_error, add_others
 from meshrt.mesh.room import on_event_loop, refuse_if_busy
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
-from meshrt.selection import fold_ranks
 from meshrt.store.lease import Lease
 from meshrt.store.packing import Parcel
 from meshrt.store.refs import mentions, references_exist
@@ -111,8 +110,7 @@ class _Called:
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that names the ranks that have not answered for ``seconds``."""
         places = [self._target.place(position) for position in self._missing()]
-        folded = fold_ranks([place.rank for place in places])
-        return CallTimeout(f"{self.actor}.{self.endpoint}()", seconds, places, len(self._target.shape), folded)
+        return CallTimeout(f"{self.actor}.{self.endpoint}()", seconds, places, len(self._target.shape))
 
     def _note_failure(self, driver: Waiting, frame: Frame) -> None:
         """Keep the number of the error in this answer until the answer is read."""

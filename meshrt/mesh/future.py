@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, cast
 
 from meshrt.errors import CallTimeout, RankPlace
-from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import follows_from_interrupt
 from meshrt.transport.pending import Pending
@@ -233,7 +232,7 @@ class Settled(Future[T]):
     def overdue(self, seconds: float) -> CallTimeout:
         """See `Future.overdue`."""
         missing, total = ([], 1) if self._missing is None else self._missing()
-        return CallTimeout(self._what, seconds, missing, total, fold_ranks(place.rank for place in missing))
+        return CallTimeout(self._what, seconds, missing, total)
 
 
 def done(driver: Driver) -> Future[None]:

@@ -96,7 +96,7 @@ def waited_for(
     if activity is not None:
         places = [*filter(None, [activity.standstill(keys)]), *activity.places(keys)]
         waits = activity.wait_lines(_LINES)
-    ranks = call.folded or fold_ranks(place.rank for place in call.missing)
+    ranks = fold_ranks(place.rank for place in call.missing)
     who = call.missing[0].where if len(call.missing) == 1 else f"ranks {ranks}"
     hangs = not sent or bool(places) or call.seconds >= _HANGS
     where = places if hangs else [_ASK]  # of a call that hangs, a report is kept

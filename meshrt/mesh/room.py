@@ -15,7 +15,6 @@ from meshrt.errors import CallTimeout, MeshBusy
 from meshrt.hooks.facts import Wait
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
-from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime
 from meshrt.transport.queues import LOOP_LIMIT
@@ -40,8 +39,7 @@ def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:
     if busy:
         slowest = max(busy, key=lambda position: busy[position])
         others = [target.place(position) for position in busy if position != slowest]
-        folded = fold_ranks([place.rank for place in others])
-        raise MeshBusy(target.place(slowest), endpoint, busy[slowest], LOOP_LIMIT, others, folded)
+        raise MeshBusy(target.place(slowest), endpoint, busy[slowest], LOOP_LIMIT, others)
 
 
 def positions_with_room(target: Target, driver: Driver) -> list[int]:

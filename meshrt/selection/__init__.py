@@ -1,8 +1,8 @@
 """Sets of ranks: shapes and what can be done with them, and a text grammar on top.
 
 Lower floor: ``Slice``, ``Extent``, ``Point``, ``Shape``, ``MeshTrait``, and ``fold_*`` to print sets. Upper floor,
-`meshrt.selection.grammar`: ``parse``, ``resolve``, ``select`` and ``format_selection`` (see ``docs/grammar.md``). It is
-loaded when first used: a rank seldom needs it. Pure: no I/O, no runtime, so everything may be called from any thread.
+`meshrt.selection.grammar`: ``parse``, ``resolve`` and ``select`` (see ``docs/grammar.md``). It is loaded when first
+used: a rank seldom needs it. Pure: no I/O, no runtime, so everything may be called from any thread.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from meshrt.ranks import fold_ranks
 from meshrt.selection.extent import Extent, Point
-from meshrt.selection.folding import counted, fold_coordinates, fold_ranks, group_by_value
+from meshrt.selection.folding import counted, fold_coordinates, group_by_value
 from meshrt.selection.shape import Shape
 from meshrt.selection.slices import Slice
 from meshrt.selection.trait import MeshTrait
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         RankFacts,
         Selection,
         dimensions_of,
-        format_selection,
         names_states,
         near_miss,
         parse,
@@ -44,7 +44,6 @@ __all__ = [
     "dimensions_of",
     "fold_coordinates",
     "fold_ranks",
-    "format_selection",
     "group_by_value",
     "names_states",
     "near_miss",

@@ -1,41 +1,22 @@
-"""Sets of ranks in few characters: ``0-7,9-15``, ``1-31:2``, ``hosts=*, gpus=3``; equal answers folded together."""
+"""Sets of ranks by their dimensions, in few characters: ``hosts=*, gpus=3``; and equal answers folded together."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from meshrt.ranks import fold_ranks
 from meshrt.selection.shape import Shape
 
-__all__ = ["counted", "fold_coordinates", "fold_ranks", "group_by_value", "spacing"]
+__all__ = ["counted", "fold_coordinates", "group_by_value", "spacing"]
 
 T = TypeVar("T")
-
-_STRIDED = 4  # from so many ranks on, first-last:step is shorter than the list
 
 
 def counted(count: int, what: str = "rank") -> str:
     """Return a number of things: ``"1 rank"``, ``"2 ranks"``."""
     return f"{count} {what}" + ("" if count == 1 else "s")
-
-
-def fold_ranks(ranks: Iterable[int]) -> str:
-    """Return ``ranks`` (any order, each >= 0) as text: runs as ``0-7``, even spacing as ``1-31:2``, "" for none."""
-    ordered = sorted(set(ranks))
-    if ordered and ordered[0] < 0:
-        raise ValueError(f"ranks are not negative, got {ordered[0]}")
-    parts = []
-    start = 0
-    while start < len(ordered):
-        end = _end_of_run(ordered, start)
-        first, last = ordered[start], ordered[end - 1]
-        if end - start == 1:
-            parts.append(str(first))
-        else:
-            step = ordered[start + 1] - first
-            parts.append(f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}")
-        start = end
-    return ",".join(parts)
 
 
 def fold_coordinates(ranks: Iterable[int], shape: Shape) -> str:
@@ -68,22 +49,8 @@ def spacing(ordered: Sequence[int]) -> int | None:
     if len(ordered) < 2:
         return 1 if ordered else None
     step = ordered[1] - ordered[0]
-    return step if ordered[-1] - ordered[0] == step * (len(ordered) - 1) and _is_even(ordered, step) else None
-
-
-def _is_even(ordered: Sequence[int], step: int) -> bool:
-    return all(ordered[index + 1] - ordered[index] == step for index in range(len(ordered) - 1))
-
-
-def _end_of_run(ordered: Sequence[int], start: int) -> int:
-    """Return the end of the evenly spaced run from ``start`` that is worth one part."""
-    end = start + 1
-    if end == len(ordered):
-        return end
-    step = ordered[end] - ordered[start]
-    while end < len(ordered) and ordered[end] - ordered[end - 1] == step:
-        end += 1
-    return end if step == 1 or end - start >= _STRIDED else start + 1
+    even = range(ordered[0], ordered[-1] + 1, step)
+    return step if len(even) == len(ordered) and list(even) == list(ordered) else None
 
 
 def _by_dims(members: set[int], shape: Shape) -> str | None:
@@ -97,10 +64,7 @@ def _by_dims(members: set[int], shape: Shape) -> str | None:
             return None
         for indices, coordinate in zip(found, coordinates, strict=True):
             indices.add(coordinate)
-    product = 1
-    for indices in found:
-        product *= len(indices)
-    if product != len(members):
+    if math.prod(map(len, found)) != len(members):
         return None
     cells = []
     for label, size, indices in zip(shape.labels, shape.ndslice.sizes, found, strict=True):

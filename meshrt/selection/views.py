@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import SupportsIndex, cast
 
 from meshrt.selection.extent import checked_labels
 from meshrt.selection.shape import Shape
 from meshrt.selection.slices import Slice
-from meshrt.selection.strides import integer
+from meshrt.selection.strides import integer, row_major_strides
 
 __all__ = ["flatten_shape", "rename_shape", "size_of", "slice_shape", "split_shape"]
 
@@ -69,7 +70,7 @@ def split_shape(shape: Shape, requests: Mapping[str, object]) -> Shape:
         parts = _divide(label, size, names, given)
         labels += names
         sizes += parts
-        strides += _strides_of_parts(parts, stride)
+        strides += [stride * step for step in row_major_strides(parts)]
     checked = checked_labels(labels)
     unused = tuple(name for name in given if name not in checked)
     if unused:
@@ -109,10 +110,7 @@ def size_of(shape: Shape, dim: str | Iterable[str] | None = None) -> int:
         return len(shape)
     if isinstance(dim, str):
         return shape.extent[dim]
-    product = 1
-    for label in dim:
-        product *= shape.extent[label]
-    return product
+    return math.prod(shape.extent[label] for label in dim)
 
 
 def _sort_requests(shape: Shape, requests: Mapping[str, object]) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
@@ -143,24 +141,13 @@ def _divide(label: str, size: int, names: Sequence[str], given: Mapping[str, int
             f"Cannot infer size of {tuple(names)} because {' and '.join(missing)} have unknown size. "
             f"Specify all but one as arguments, e.g. {missing[-1]}=2"
         )
-    parts = [given.get(name, 0) for name in names]
-    known = 1
-    for name, part in zip(names, parts, strict=True):
-        if name in given:
-            if part < 1:
-                raise ValueError(f"{name}={part}: a part of dimension {label!r} must have a size of at least 1")
-            known *= part
+    parts = {name: given[name] for name in names if name in given}
+    for name, part in parts.items():
+        if part < 1:
+            raise ValueError(f"{name}={part}: a part of dimension {label!r} must have a size of at least 1")
+    known = math.prod(parts.values())
     if size % known or (not missing and known != size):
-        shown = tuple("?" if name in missing else part for name, part in zip(names, parts, strict=True))
+        shown = tuple(parts.get(name, "?") for name in names)
         divisors = f"{tuple(names)} with sizes {shown}"
         raise ValueError(f"Dimension {label!r} of size {size} is not evenly divided by {divisors}")
-    return [size // known if name in missing else part for name, part in zip(names, parts, strict=True)]
-
-
-def _strides_of_parts(parts: Sequence[int], stride: int) -> list[int]:
-    strides: list[int] = []
-    for part in reversed(parts):
-        strides.append(stride)
-        stride *= part
-    strides.reverse()
-    return strides
+    return [parts.get(name, size // known) for name in names]

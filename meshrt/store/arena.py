@@ -39,15 +39,11 @@ def memory_chunk(name: str, size: int) -> int:
     return descriptor
 
 
-def file_chunk(folder: str) -> Callable[[str, int], int]:
-    """Return what makes chunks in ``folder``, in files without a name."""
-
-    def make(_name: str, size: int) -> int:
-        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        os.ftruncate(descriptor, size)
-        return descriptor
-
-    return make
+def file_chunk(folder: str, _name: str, size: int) -> int:
+    """Return the descriptor of a chunk in ``folder``, in a file without a name."""
+    descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    os.ftruncate(descriptor, size)
+    return descriptor
 
 
 @dataclass(eq=False)

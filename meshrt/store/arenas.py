@@ -6,6 +6,7 @@ given back, never while bytes are copied. A thread that must not wait tries it, 
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
 from meshrt.store.exclusive import Exclusive
 from meshrt.store.lease import Loan
 from meshrt.store.mapping import open_for_reading
-from meshrt.store.messages import Grant, Granted, Publish, Published, Share
+from meshrt.store.messages import GiveBack, Grant, Granted, Publish, Published, Share, Withdraw
 from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
 from meshrt.transport.interrupts import installed
@@ -90,7 +91,7 @@ class Arenas:
                 block.write(start, piece)
             registrar.tell(Share(segment, block.chunk.id, block.start, block.size, kind, site, disk, holders))
         except BaseException:
-            registrar.withdraw(segment)
+            registrar.tell_later(Withdraw([segment]))
             with self._lock:
                 self._release(segment)
             raise
@@ -155,10 +156,12 @@ class Arenas:
                 if size > 0:
                     registrar.ask(lambda number: Grant(number, size), Granted)
                 else:
-                    registrar.give_back(-size)
+                    registrar.tell_later(GiveBack(-size))
 
             if disk:
-                self._arenas[key] = Arena(file_chunk(self.run_directory), publish, lambda _size: None)
+                self._arenas[key] = Arena(
+                    functools.partial(file_chunk, self.run_directory), publish, lambda _size: None
+                )
             else:
                 self._arenas[key] = Arena(memory_chunk, publish, grant)
         return self._arenas[key]

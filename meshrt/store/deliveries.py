@@ -61,10 +61,6 @@ class _Delivery:
         """It has failed; only the first reason counts."""
         self.failure = self.failure or Refusal(self.number, f"a host that it goes to {why}")
 
-    @property
-    def finished(self) -> bool:
-        return not any(offer.asked for offer in self.offers)
-
 
 class Deliveries:
     """One thread: that of the agent's selector."""
@@ -166,7 +162,7 @@ class Deliveries:
             offer.link.forget(number)
 
     def _look(self, delivery: _Delivery) -> None:
-        if not delivery.finished or delivery not in self._open:
+        if delivery not in self._open or any(offer.asked for offer in delivery.offers):
             return
         self._open.remove(delivery)
         offers = [offer for offer in delivery.offers if not offer.lost]

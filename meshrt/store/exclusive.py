@@ -8,7 +8,6 @@ Ctrl-C itself (`pause`).
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 from meshrt.errors import UsageError
 from meshrt.transport.interrupts import Shield, installed
@@ -40,7 +39,7 @@ class Exclusive:
                 "__del__ that the garbage collector has run; do it later"
             )
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.release()
 
     def acquire(self, *, blocking: bool = True) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 
 from meshrt.store.messages import Piece
 
@@ -19,34 +18,20 @@ __all__ = ["PIECE", "Exports"]
 PIECE = 256 << 10
 
 
-@dataclass(eq=False)
 class Exports:
-    """The data to send over one connection.
+    """The data to send over one connection."""
 
-    Attributes:
-        sent: Bytes so far.
-    """
-
-    sent: int = 0
-    #: Segments, and the ranges of them to send.
-    _left: deque[tuple[int, Iterator[Piece]]] = field(default_factory=deque)
+    def __init__(self) -> None:
+        #: Segments, and the ranges of them to send.
+        self._left: deque[tuple[int, Iterator[Piece]]] = deque()
 
     def begin(self, number: int, segment: int, descriptor: int, start: int, size: int) -> None:
         """Send bytes of a file, which stays open until they are sent or given up: their receiver holds them."""
-        self._left.append((segment, self._pieces(number, descriptor, start, start + size)))
+        self._left.append((segment, _pieces(number, descriptor, start, start + size)))
 
     def cancel(self, segments: Collection[int]) -> None:
         """These are wanted no more."""
         self._left = deque(entry for entry in self._left if entry[0] not in segments)
-
-    def _pieces(self, number: int, descriptor: int, start: int, end: int) -> Iterator[Piece]:
-        while start < end:
-            data = os.pread(descriptor, min(PIECE, end - start), start)
-            if not data:
-                raise OSError("shared memory ends before what was written there")
-            start += len(data)
-            self.sent += len(data)
-            yield Piece(number, data)
 
     def next(self) -> Piece | None:
         """Return the next message; None: nothing is left. Raises OSError where the file cannot be read."""
@@ -58,3 +43,12 @@ class Exports:
 
     def __bool__(self) -> bool:
         return bool(self._left)
+
+
+def _pieces(number: int, descriptor: int, start: int, end: int) -> Iterator[Piece]:
+    while start < end:
+        data = os.pread(descriptor, min(PIECE, end - start), start)
+        if not data:
+            raise OSError("shared memory ends before what was written there")
+        start += len(data)
+        yield Piece(number, data)

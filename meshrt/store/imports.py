@@ -11,7 +11,6 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError, StoreFull
 from meshrt.store.arena import file_chunk, memory_chunk
@@ -19,7 +18,7 @@ from meshrt.store.hostlinks import HostLink, HostLinks, Lost
 from meshrt.store.lease import Loan
 from meshrt.store.mapping import open_for_reading
 from meshrt.store.messages import Found, Full, Imported, LetGo, Piece, Pull, ToStore
-from meshrt.store.registry import Registry, Segment
+from meshrt.store.registry import Chunk, Registry, Segment
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Later, Refusal
 
@@ -43,6 +42,7 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Import:
+    link: HostLink
     loan: Loan
     waiting: list[_Waiting]
     descriptor: int
@@ -62,9 +62,7 @@ class Imports:
         links: Connections to the other stores.
         run_directory: For segments without memory here: their sender has no other way to send them any more.
         own: The identity of this host.
-        registry: Where imported segments are held.
-        arrived: ``arrived(chunk, descriptor, size, segment, granted)`` makes what has come a chunk of this store, which
-            says `dropped` of it when no process holds it any more.
+        registry: Gets a chunk for each segment that has come. `dropped` is to be called when no process holds it.
         room: Returns how many bytes the host has left.
     """
 
@@ -73,19 +71,17 @@ class Imports:
         links: HostLinks,
         run_directory: str,
         own: Identity,
-        registry: Registry[Any],
-        arrived: Callable[[int, int, int, int, int], None],
+        registry: Registry,
         room: Callable[[], int],
     ) -> None:
         self._links = links
         self._run_directory = run_directory
         self._own = own
         self._registry = registry
-        self._arrived = arrived
         self._room = room
         self._by_segment: dict[int, _Import] = {}
-        #: The origin of each segment that is here: its machine, and the pid of the agent there.
-        self._origins: dict[int, tuple[int, int]] = {}
+        #: By the chunk that it is in: a segment that is here, where it comes from, and what memory was granted for it.
+        self._here: dict[int, tuple[Loan, int]] = {}
         #: Bytes that have come so far, and how many segments.
         self.bytes = 0
         self.count = 0
@@ -117,9 +113,9 @@ class Imports:
         except MeshError as error:
             raise MeshError(f"the host that has it {error}") from None
         descriptor, granted = self._room_for(loan)
-        made = self._by_segment[loan.segment] = _Import(loan, [], descriptor, granted)
+        made = self._by_segment[loan.segment] = _Import(link, loan, [], descriptor, granted)
         made.number = link.ask(
-            lambda number: Pull(number, loan.segment, loan.size), lambda message: self._take(link, made, message)
+            lambda number: Pull(number, loan.segment, loan.size), lambda message: self._take(made, message)
         )
         return made
 
@@ -130,7 +126,7 @@ class Imports:
             self._registry.grant_import(loan.size, self._room())
         except StoreFull as full:
             try:
-                return file_chunk(self._run_directory)(name, loan.size), 0
+                return file_chunk(self._run_directory, name, loan.size), 0
             except OSError as error:
                 raise full from error
         try:
@@ -145,36 +141,32 @@ class Imports:
             for each in coming.waiting:
                 each.answer(Later(each.number))
 
-    def dropped(self, segment: int, granted: int) -> None:
-        """No process of this host holds an imported segment any more."""
+    def dropped(self, chunk: int) -> None:
+        """No process of this host holds anything of a chunk any more."""
+        loan, granted = self._here.pop(chunk, (None, 0))
         self._registry.imported -= granted
-        origin = self._origins.pop(segment, None)
-        link = None if origin is None else self._links.find(*origin)
-        if link is not None:
-            link.tell(LetGo([segment]))
+        link = None if loan is None else self._links.find(loan.machine, loan.agent_pid)
+        if loan is not None and link is not None:
+            link.tell(LetGo([loan.segment]))
 
     # -- what comes
 
-    def _take(self, link: HostLink, coming: _Import, message: ToStore | Lost) -> None:
+    def _take(self, coming: _Import, message: ToStore | Lost) -> None:
         match message:
             case Lost(why=why):
                 self._fail(coming, f"the host that has it {why}")
             case Refusal(why=why):
-                self._refused(link, coming, why)
+                self._fail(coming, why)
             case Full():
-                self._refused(link, coming, str(message.error()))
+                self._fail(coming, str(message.error()))
             case Found():
                 coming.found = message
             case Piece(data=data):
-                self._write(link, coming, data)
+                self._write(coming, data)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no answer to what was asked for")
 
-    def _refused(self, link: HostLink, coming: _Import, why: str) -> None:
-        self._fail(coming, why)
-        link.forget(coming.number)
-
-    def _write(self, link: HostLink, coming: _Import, data: bytes) -> None:
+    def _write(self, coming: _Import, data: bytes) -> None:
         found = coming.found
         if found is None or not data or coming.received + len(data) > coming.loan.size:
             raise ProtocolError(f"{len(data)} bytes at {coming.received} of {coming.loan.size}")
@@ -182,45 +174,46 @@ class Imports:
             # Takes the memory as it goes, a piece at a time.
             written = os.pwrite(coming.descriptor, data, coming.received)
         except OSError as error:
-            self._give_up(link, coming, f"there is no room for it on this host: {error.strerror}")
+            self._give_up(coming, f"there is no room for it on this host: {error.strerror}")
             return
         if written != len(data):
             raise ProtocolError(f"{written} of {len(data)} bytes were written")
         coming.received += written
         self.bytes += written
         if coming.received == coming.loan.size:
-            self._arrive(link, coming, found)
+            self._arrive(coming, found)
 
-    def _arrive(self, link: HostLink, coming: _Import, found: Found) -> None:
-        loan = coming.loan
+    def _arrive(self, coming: _Import, found: Found) -> None:
+        loan, own = coming.loan, self._own
         chunk = secrets.randbits(62)
         try:
             reading = open_for_reading(coming.descriptor)
         except OSError as error:
-            self._give_up(link, coming, f"this host has no file descriptor left: {error.strerror}")
+            self._give_up(coming, f"this host has no file descriptor left: {error.strerror}")
             return
-        link.forget(coming.number)
-        del self._by_segment[loan.segment]
-        os.close(coming.descriptor)
-        here = Loan(self._own.machine, self._own.agent_pid, chunk, loan.segment, 0, loan.size)
-        self._origins[loan.segment] = loan.machine, loan.agent_pid
+        self._end(coming)
+        self._here[chunk] = loan, coming.granted
         self.count += 1
-        self._arrived(chunk, reading, loan.size, loan.segment, coming.granted)
+        self._registry.add_chunk(Chunk(chunk, own.pid, loan.size, reading, orphan=True))
         disk = not coming.granted
-        segment = Segment(loan.segment, here.agent_pid, chunk, 0, loan.size, found.kind, found.site, disk=disk)
+        segment = Segment(loan.segment, own.agent_pid, chunk, 0, loan.size, found.kind, found.site, disk=disk)
         self._registry.share(segment, [pid for each in coming.waiting for pid in each.pids])
+        here = Loan(own.machine, own.agent_pid, chunk, loan.segment, 0, loan.size)
         for each in coming.waiting:
             each.answer(Imported(each.number, here))
 
-    def _give_up(self, link: HostLink, coming: _Import, why: str) -> None:
-        link.forget(coming.number)
-        link.tell(LetGo([coming.loan.segment]))
+    def _give_up(self, coming: _Import, why: str) -> None:
+        coming.link.tell(LetGo([coming.loan.segment]))
         self._fail(coming, why)
+
+    def _end(self, coming: _Import) -> None:
+        coming.link.forget(coming.number)
+        del self._by_segment[coming.loan.segment]
+        os.close(coming.descriptor)
 
     def _fail(self, coming: _Import, why: str) -> None:
         """``why``: the reason for the waiting peers."""
-        del self._by_segment[coming.loan.segment]
-        os.close(coming.descriptor)
+        self._end(coming)
         self._registry.imported -= coming.granted
         if coming.received:
             why += f" ({coming.received / _MIB:.1f} of {coming.loan.size / _MIB:.1f} MiB had come)"

@@ -234,11 +234,8 @@ class Received:
     def lease(self, segment: int) -> Lease:
         """Return the lease of a segment that came with this message."""
         if self._by_segment is None:
-            self._by_segment = {lease.loan.segment: lease for lease in self._held()}
+            self._by_segment = {lease.loan.segment: lease for lease in self._leases or ()}
         return self._by_segment[segment]
-
-    def _held(self) -> list[Lease]:
-        return self._leases or []
 
 
 def of_this_message(segment: int) -> Lease:

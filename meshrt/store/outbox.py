@@ -6,13 +6,11 @@ Finalizers queue messages too, and may run at any place of any thread. So each c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from meshrt.store.messages import (
     Delivered,
     GiveBack,
     Granted,
-    Host,
     Imported,
     LetGo,
     Recall,
@@ -23,7 +21,13 @@ from meshrt.store.messages import (
 )
 from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors
 
-__all__ = ["Outbox"]
+__all__ = ["Outbox", "Unanswered"]
+
+
+#: Segments in one message: a store takes no list of 65,536, and no message of 1 MiB.
+_MOST = 10_000
+
+Unanswered = Recall | TakeBack | Withdraw | GiveBack
 
 
 class Outbox:
@@ -32,62 +36,36 @@ class Outbox:
     def __init__(self) -> None:
         #: Segments.
         self._let_go: deque[int] = deque()
-        self._withdrawn: deque[int] = deque()
-        #: Bytes.
-        self._given_back: deque[int] = deque()
-        self._messages: deque[Recall | TakeBack] = deque()
+        self._messages: deque[Unanswered] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._let_go or self._withdrawn or self._given_back or self._messages)
+        return bool(self._let_go or self._messages)
 
     def let_go(self, segment: int) -> None:
-        """This process holds a segment once less."""
+        """This process holds a segment once less: there may be thousands at a time, which go in one message."""
         self._let_go.append(segment)
 
-    def withdraw(self, segment: int) -> None:
-        """What this process has shared was not sent."""
-        self._withdrawn.append(segment)
-
-    def give_back(self, size: int) -> None:
-        """This process has so many bytes of memory less."""
-        self._given_back.append(size)
-
-    def recall(self, segments: Sequence[int], to: Sequence[Host]) -> None:
-        """What was delivered to other hosts was not sent (`meshrt.store.deliveries`)."""
-        self._messages.append(Recall(segments, to))
-
-    def take_back(self, segments: Sequence[int], pids: Sequence[int]) -> None:
-        """What these processes were given was not sent."""
-        self._messages.append(TakeBack(segments, pids))
+    def add(self, message: Unanswered) -> None:
+        """Add another message."""
+        self._messages.append(message)
 
     def undo(self, answer: Incoming[ToProcess]) -> None:
         """An answer has come too late: close what came with it, and give back what it gives."""
         close_descriptors(answer.descriptors)
         match answer.message:
             case Granted(size=size):
-                self.give_back(size)
+                self.add(GiveBack(size))
             case Taken(segment=segment):
                 self.let_go(segment)
             case Imported(loan=loan):
                 self.let_go(loan.segment)
             case Delivered(to=to, there=there) if to:
-                self.recall(list({loan.segment for loans in there for loan in loans}), to)
+                self.add(Recall(list({loan.segment for loans in there for loan in loans}), to))
 
     def move_to(self, stream: DescriptorStream) -> None:
         """Queue all of it."""
-        given_back = sum(_taken_from(self._given_back))
-        if given_back:
-            stream.queue(GiveBack(given_back))
-        if self._let_go:
-            stream.queue(LetGo(_taken_from(self._let_go)))
-        if self._withdrawn:
-            stream.queue(Withdraw(_taken_from(self._withdrawn)))
+        while self._let_go:
+            count = min(len(self._let_go), _MOST)  # other threads only add
+            stream.queue(LetGo([self._let_go.popleft() for _ in range(count)]))
         while self._messages:
             stream.queue(self._messages.popleft())
-
-
-def _taken_from(numbers: deque[int]) -> list[int]:
-    found = []
-    while numbers:
-        found.append(numbers.popleft())
-    return found

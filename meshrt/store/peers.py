@@ -78,8 +78,8 @@ class Peers:
         self._ended = ended
         #: Stores of other machines that have connected, so far.
         self._hosts = 0
-        #: Bytes that they were sent by those connections that are closed.
-        self._sent = 0
+        #: Bytes of segments that they were sent.
+        self.sent = 0
         self._peers: dict[int, list[Peer]] = {}
         self._entrance = Entrance(
             SelectorReaders(selector),
@@ -105,31 +105,21 @@ class Peers:
         """Whether the connection is there."""
         return peer in self._peers.get(peer.pid, ())
 
-    @property
-    def sent(self) -> int:
-        """Return how many bytes other machines were sent."""
-        return self._sent + sum(peer.exports.sent for peers in self._peers.values() for peer in peers)
-
     def answer(self, peer: Peer, message: ToProcess | ToStore) -> bool:
         """Say something to a peer. Returns whether its connection is there."""
         if not self.connected(peer):
             return False
         peer.stream.queue(message)
         try:
-            self._flush(peer)
+            return self._flush(peer)
         except OSError:
             self._close(peer)
             return False
-        return True
 
     def tell(self, pid: int, message: Freed | Dropped) -> None:
         """Say something to a process, if it is connected."""
         for peer in self._peers.get(pid, ())[:1]:
-            peer.stream.queue(message)
-            try:
-                self._flush(peer)
-            except OSError:
-                pass  # it has ended, which its connection tells
+            self.answer(peer, message)
 
     def unread(self) -> list[tuple[Peer, int]]:
         """Return which processes have written what was not read, and how many bytes were read of each when it is.
@@ -207,17 +197,27 @@ class Peers:
         finally:
             close_descriptors(*(incoming.descriptors for incoming in messages))
 
-    def _flush(self, peer: Peer) -> None:
-        done = peer.stream.flush()
+    def _flush(self, peer: Peer) -> bool:
+        """Send what the connection takes. Returns whether the peer may read it still."""
+        try:
+            done = peer.stream.flush()
+        except OSError:
+            if peer.pid < 0:
+                raise
+            # What a process has said before it ended counts still: the connection is read to its end.
+            peer.stream.discard()
+            return False
         if done and peer.exports:
             piece = peer.exports.next()
             if piece is not None:
                 peer.stream.queue(piece)
+                self.sent += len(piece.data)
             done = piece is None  # it goes when the others have had their turn
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
         key = self._selector.get_key(peer.stream.sock)
         if key.events != events:
             self._selector.modify(peer.stream.sock, events, key.data)
+        return True
 
     def _close(self, peer: Peer) -> None:
         others = self._peers.get(peer.pid, [])
@@ -226,7 +226,6 @@ class Peers:
         others.remove(peer)
         if not others:
             del self._peers[peer.pid]
-        self._sent += peer.exports.sent
         if peer.pid < 0:
             self._ended(peer.pid)
         self._selector.unregister(peer.stream.sock)

@@ -168,6 +168,10 @@ class DescriptorStream:
         """Close the socket, and the descriptors that have not gone out, or have come and belong to no message yet."""
         self.sock.close()
         close_descriptors(self.descriptors)
+        self.discard()
+
+    def discard(self) -> None:
+        """Drop what is queued: the peer reads no more."""
         while self.unsent:
             close_descriptors(self.unsent.popleft()[1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshrt.store.lease import Loan
-from meshrt.store.messages import Deliver, Delivered, Host
+from meshrt.store.messages import Deliver, Delivered, Host, Recall, TakeBack
 from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
 from meshrt.store.unsent import Unsent
@@ -57,7 +57,7 @@ class Recipients:
     def shared(self, registrar: Registrar, segments: Sequence[int]) -> None:
         """Those on this machine hold these segments of a store; called in the shielded section of that."""
         if self.here:
-            self._unsent.note(lambda: registrar.take_back(segments, self.here))
+            self._unsent.note(lambda: registrar.tell_later(TakeBack(segments, self.here)))
 
     def bring(self, loans: Sequence[Loan]) -> list[tuple[Sequence[Loan], Sequence[int] | None]]:
         """Have those on other machines hold these segments, which their hosts fetch: this waits until they are there.
@@ -90,7 +90,7 @@ class Recipients:
         """What `bring` has brought was not sent."""
         while self._brought:
             registrar, segments, hosts = self._brought.pop()
-            registrar.recall(segments, hosts)
+            registrar.tell_later(Recall(segments, hosts))
 
 
 def _by_agent(loans: Sequence[Loan], most: int) -> Iterator[tuple[int, list[Loan]]]:

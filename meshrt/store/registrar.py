@@ -29,15 +29,15 @@ from meshrt.store.messages import (
     Full,
     Give,
     Grant,
-    Host,
     Import,
     Publish,
     Silent,
     Take,
+    TakeBack,
     ToProcess,
     WithDescriptors,
 )
-from meshrt.store.outbox import Outbox
+from meshrt.store.outbox import Outbox, Unanswered
 from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors, store_path
 from meshrt.store.questions import Questions
 from meshrt.store.silence import Silence
@@ -102,11 +102,11 @@ class Registrar:
 
     # -- speaking
 
-    def tell(self, message: FromProcess, *, undo: Callable[[], None] = lambda: None) -> None:
+    def tell(self, message: FromProcess, *, undo: TakeBack | None = None) -> None:
         """Say something that is not answered.
 
         Args:
-            undo: Called if that was interrupted, or timed out: the message may go out all the same.
+            undo: Sent later if this was interrupted, or has timed out: the message may go out all the same.
         """
         with self._lock:
             stream = self._connected()
@@ -116,17 +116,23 @@ class Registrar:
             try:
                 self._send(stream)
             except BaseException:
-                undo()
+                if undo is not None:
+                    self._outbox.add(undo)
                 raise
         self.settle()
 
     def give(self, segments: Sequence[int], pids: Sequence[int]) -> None:
         """These processes hold segments once more: the caller notes that in the same shielded section."""
-        self.tell(Give(segments, pids), undo=lambda: self._outbox.take_back(segments, pids))
+        self.tell(Give(segments, pids), undo=TakeBack(segments, pids))
 
-    def take_back(self, segments: Sequence[int], pids: Sequence[int]) -> None:
-        """The message for segments that these processes were given was not sent. Never waits."""
-        self._outbox.take_back(segments, pids)
+    def tell_later(self, message: Unanswered) -> None:
+        """Say something that is not answered, without a wait."""
+        self._outbox.add(message)
+        self.settle()
+
+    def let_go(self, segment: int) -> None:
+        """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
+        self._outbox.let_go(segment)
         self.settle()
 
     def ask(self, question: Callable[[int], Asked], expected: type[A], send: Sequence[int] = ()) -> A:
@@ -145,17 +151,13 @@ class Registrar:
         return self._asked(lambda number: Fetch(number, chunk), Fetched)
 
     def _asked(self, question: Callable[[int], Asked], expected: type[A], send: Sequence[int] = ()) -> Incoming[A]:
-        shield = installed()
-        shield.close()  # what is asked is answered or given up, whenever Ctrl-C comes
+        shield, answer = installed(), None
         try:
-            answer = self._exchange(question, send, shield)
+            with shield:  # what is asked is answered or given up, whenever Ctrl-C comes
+                answer = self._exchange(question, send, shield)
         except BaseException:
-            shield.open()
-            raise
-        try:
-            shield.open()
-        except BaseException:
-            self._undo(answer)
+            if answer is not None:
+                self._undo(answer)
             raise
         if isinstance(answer.message, expected):
             return Incoming(answer.message, answer.descriptors)
@@ -214,26 +216,6 @@ class Registrar:
     def _undo(self, answer: Incoming[ToProcess]) -> None:
         """An answer has come too late. Waits for nothing."""
         self._outbox.undo(answer)
-        self.settle()
-
-    def let_go(self, segment: int) -> None:
-        """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
-        self._outbox.let_go(segment)
-        self.settle()
-
-    def withdraw(self, segment: int) -> None:
-        """The message for segments that this process has shared was not sent. Never waits."""
-        self._outbox.withdraw(segment)
-        self.settle()
-
-    def recall(self, segments: Sequence[int], to: Sequence[Host]) -> None:
-        """What was delivered to other hosts was not sent (`meshrt.store.deliveries`). Waits for nothing."""
-        self._outbox.recall(segments, to)
-        self.settle()
-
-    def give_back(self, size: int) -> None:
-        """This process has so many bytes of memory less. Waits for nothing."""
-        self._outbox.give_back(size)
         self.settle()
 
     def settle(self) -> None:

@@ -65,10 +65,9 @@ class Registrars:
 
     def _of(self, agent_pid: int) -> Registrar:
         found = self._by_agent.get(agent_pid)
-        return found or self._by_agent.setdefault(agent_pid, self._new(agent_pid))
-
-    def _new(self, agent_pid: int) -> Registrar:
-        return Registrar(self._directory, self._secret, agent_pid, machine_of(agent_pid), self._host_of)
+        if found is None:
+            found = Registrar(self._directory, self._secret, agent_pid, machine_of(agent_pid), self._host_of)
+        return self._by_agent.setdefault(agent_pid, found)
 
     def let_go(self, agent_pid: int, segment: int) -> None:
         """This process holds a segment once less. A finalizer may call it."""

@@ -21,13 +21,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from meshrt.errors import StoreFull
 
-__all__ = ["Registry", "Segment"]
-
-H = TypeVar("H")
+__all__ = ["Chunk", "Registry", "Segment"]
 
 
 @dataclass(eq=False)
@@ -53,31 +50,36 @@ class Segment:
 
 
 @dataclass(eq=False)
-class _Chunk(Generic[H]):
+class Chunk:
+    """One file that segments are in."""
+
+    id: int
     owner: int
     size: int
-    #: The data for readers of a chunk; kept for the server.
-    handle: H
-    segments: set[int] = field(default_factory=set)
-    #: Its owner has ended.
+    #: For reading.
+    descriptor: int
+    #: It is not written to again, so it goes when nothing of it is held: its owner has ended.
     orphan: bool = False
+    #: Processes that may have mapped it.
+    readers: set[int] = field(default_factory=set)
+    segments: set[int] = field(default_factory=set)
 
 
-class Registry(Generic[H]):
-    """The segments of one host, and what is kept of each chunk (``H``). One thread.
+class Registry:
+    """The segments of one host, and its chunks. One thread.
 
     Args:
         limit: Bytes that all owners may have committed together.
         freed: ``freed(owner, segment)``: the owner may use the memory again.
-        drop: ``drop(handle)`` of a chunk of an ended owner of which nothing is held any more.
+        drop: Called with a chunk of an ended owner of which nothing is held any more.
     """
 
-    def __init__(self, limit: int, freed: Callable[[int, int], None], drop: Callable[[H], None]) -> None:
+    def __init__(self, limit: int, freed: Callable[[int, int], None], drop: Callable[[Chunk], None]) -> None:
         self.limit = limit
         self._freed = freed
         self._drop = drop
         self._segments: dict[int, Segment] = {}
-        self._chunks: dict[int, _Chunk[H]] = {}
+        self._chunks: dict[int, Chunk] = {}
         self._granted: dict[int, int] = {}
         #: Bytes of what was fetched from other machines.
         self.imported = 0
@@ -109,23 +111,22 @@ class Registry(Generic[H]):
         self._check(size, room)
         self.imported += size
 
-    def add_chunk(self, owner: int, chunk: int, size: int, handle: H, *, orphan: bool = False) -> None:
-        """An owner has a chunk. ``orphan``: it is not written to again, so it goes when nothing of it is held."""
-        self._chunks[chunk] = _Chunk(owner, size, handle, orphan=orphan)
+    def add_chunk(self, chunk: Chunk) -> None:
+        """An owner has a chunk."""
+        self._chunks[chunk.id] = chunk
 
     def segment(self, number: int) -> Segment | None:
         """Return a segment that was shared and is held."""
         found = self._segments.get(number)
         return found if found is not None and found.shared else None
 
-    def chunk(self, chunk: int) -> tuple[int, H] | None:
-        """Return size and handle of a chunk."""
-        found = self._chunks.get(chunk)
-        return None if found is None else (found.size, found.handle)
+    def chunk(self, number: int) -> Chunk | None:
+        """Return a chunk."""
+        return self._chunks.get(number)
 
-    def handles(self) -> list[H]:
-        """Return the handles of all chunks."""
-        return [chunk.handle for chunk in self._chunks.values()]
+    def chunks(self) -> Iterable[Chunk]:
+        """Return all chunks."""
+        return self._chunks.values()
 
     # -- holding
 
@@ -155,14 +156,6 @@ class Registry(Generic[H]):
             self._count(number, pid, 1)
         self._look(number)
 
-    def take(self, number: int, pid: int) -> bool:
-        """A process holds a segment once more, if it is still there. Returns whether it is."""
-        segment = self._segments.get(number)
-        if segment is None or not segment.shared:
-            return False
-        self._count(number, pid, 1)
-        return True
-
     def let_go(self, number: int, pid: int) -> None:
         """A process holds a segment once less."""
         self._count(number, pid, -1)
@@ -179,8 +172,8 @@ class Registry(Generic[H]):
                 del self._segments[number]
 
     def _look(self, number: int) -> None:
-        segment = self._segments.get(number)
-        if segment is None or segment.holders or not segment.shared:
+        segment = self.segment(number)
+        if segment is None or segment.holders:
             return
         del self._segments[number]
         chunk = self._chunks.get(segment.chunk)
@@ -214,7 +207,7 @@ class Registry(Generic[H]):
             return
         if not chunk.segments:
             del self._chunks[number]
-            self._drop(chunk.handle)
+            self._drop(chunk)
         # What it had beside that cannot be given back before the chunk is: it counts no more, as it cannot be used.
         left = sum(each.size for each in self._segments.values() if each.owner == chunk.owner and not each.disk)
         if self._granted.pop(chunk.owner, None) is not None and left:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import selectors
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from meshrt.errors import MeshError
 from meshrt.store.deliveries import Deliveries
@@ -47,7 +46,7 @@ from meshrt.store.messages import (
 )
 from meshrt.store.peers import Peer, Peers
 from meshrt.store.protocol import Incoming, store_path
-from meshrt.store.registry import Registry, Segment
+from meshrt.store.registry import Chunk, Registry, Segment
 from meshrt.transport.kernel import start_of
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Refusal
@@ -57,17 +56,6 @@ __all__ = ["StoreServer"]
 #: Memory that is left to the rest of the host, bytes.
 _SPARE = 64 << 20
 _NO_DESCRIPTOR = "the host agent has no file descriptor left (see ulimit -n)"
-
-
-@dataclass(eq=False)
-class _File:
-    """A chunk, as it is handed out."""
-
-    chunk: int
-    descriptor: int
-    readers: set[int] = field(default_factory=set)
-    #: The segment that it is, if it was fetched from another machine, and what memory was granted for it.
-    imported: tuple[int, int] | None = None
 
 
 class StoreServer:
@@ -93,11 +81,9 @@ class StoreServer:
     ) -> None:
         own = Identity(machine_of(os.getpid()), os.getpid(), os.getpid())
         self._later = later
-        self.registry: Registry[_File] = Registry(limit, self._freed, self._drop)
+        self.registry = Registry(limit, self._freed, self._drop)
         self._links = HostLinks(selector, directory, secret, own)
-        self.imports = Imports(
-            self._links, run_directory, own, self.registry, self._arrived, lambda: free_memory() - _SPARE
-        )
+        self.imports = Imports(self._links, run_directory, own, self.registry, lambda: free_memory() - _SPARE)
         self._deliveries = Deliveries(self._links)
         #: When processes without a connection were started: their pids may be given to others.
         self._starts: dict[int, int] = {}
@@ -133,8 +119,8 @@ class StoreServer:
     def close(self) -> None:
         """Stop listening, and close the files."""
         self._links.close()
-        for file in self.registry.handles():
-            os.close(file.descriptor)
+        for chunk in self.registry.chunks():
+            os.close(chunk.descriptor)
         self._peers.close()
 
     def _from_process(self, peer: Peer, incoming: Incoming[FromProcess]) -> None:
@@ -198,7 +184,7 @@ class StoreServer:
             raise ValueError(f"chunk {chunk} is there already")
         (descriptor,) = descriptors
         descriptors.clear()  # kept
-        self.registry.add_chunk(peer.pid, chunk, message.size, _File(chunk, descriptor))
+        self.registry.add_chunk(Chunk(chunk, peer.pid, message.size, descriptor))
         peer.stream.queue(Published(message.id))
 
     def _on_grant(self, peer: Peer, message: Grant) -> None:
@@ -222,7 +208,7 @@ class StoreServer:
             chunk = self.registry.chunk(segment.chunk)
             if chunk is not None:
                 size = min(message.size, segment.size)
-                peer.exports.begin(message.id, segment.id, chunk[1].descriptor, segment.start, size)
+                peer.exports.begin(message.id, segment.id, chunk.descriptor, segment.start, size)
             return Found(message.id, segment.kind, segment.site)
 
         self._taken(peer, message, found)
@@ -253,7 +239,7 @@ class StoreServer:
         elif segment is None:
             self._peers.answer(peer, Refusal(message.id, "nobody holds it any more"))
         else:
-            self.registry.take(segment.id, peer.pid)
+            self.registry.give(segment.id, [peer.pid])
             self._peers.answer(peer, answer(segment))
 
     def _import(self, peer: Peer, number: int, loan: Loan, pids: Sequence[int]) -> None:
@@ -262,29 +248,23 @@ class StoreServer:
         except (MeshError, OSError) as error:
             self._peers.answer(peer, refusal_of(number, error))
 
-    def _arrived(self, chunk: int, descriptor: int, size: int, segment: int, granted: int) -> None:
-        file = _File(chunk, descriptor, imported=(segment, granted))
-        self.registry.add_chunk(os.getpid(), chunk, size, file, orphan=True)
-
     def _on_fetch(self, peer: Peer, message: Fetch) -> None:
-        found = self.registry.chunk(message.chunk)
-        if found is None:
+        chunk = self.registry.chunk(message.chunk)
+        if chunk is None:
             peer.stream.queue(Refusal(message.id, "its memory was given back"))
             return
-        size, file = found
         try:
-            peer.stream.queue_with(Fetched(message.id, size), [file.descriptor])
+            peer.stream.queue_with(Fetched(message.id, chunk.size), [chunk.descriptor])
         except OSError:
             peer.stream.queue(Refusal(message.id, _NO_DESCRIPTOR))
         else:
-            file.readers.add(peer.pid)
+            chunk.readers.add(peer.pid)
 
     def _freed(self, owner: int, segment: int) -> None:
         self._peers.tell(owner, Freed([segment]))
 
-    def _drop(self, file: _File) -> None:
-        os.close(file.descriptor)
-        for reader in file.readers:
-            self._peers.tell(reader, Dropped(file.chunk))
-        if file.imported is not None:
-            self.imports.dropped(*file.imported)
+    def _drop(self, chunk: Chunk) -> None:
+        os.close(chunk.descriptor)
+        for reader in chunk.readers:
+            self._peers.tell(reader, Dropped(chunk.id))
+        self.imports.dropped(chunk.id)

@@ -104,13 +104,9 @@ class Store:
         data, buffers = codec.pickled(value)
         pieces = [memoryview(data), *buffers]
         self.wait_until_served()  # that can be interrupted
-        shield = installed()
-        shield.close()  # when Ctrl-C is raised, the segment has a lease, which releases it
-        try:
+        with installed():  # when Ctrl-C is raised, the segment has a lease, which releases it
             loan, starts = self._written(pieces, site, spills() if spill is None else spill)
             lease = Lease(self._borrower, loan, self._borrower.mapping(loan))
-        finally:
-            shield.open()
         return ObjectRef(lease, list(zip(starts, [piece.nbytes for piece in pieces], strict=True)), lazy, site)
 
     def _written(self, pieces: Sequence[memoryview], site: str, spill: bool) -> tuple[Loan, list[int]]:
@@ -152,10 +148,6 @@ class Store:
             self._watch()
 
     def close(self) -> None:
-        """The end of this process's part in the program. Views stay valid."""
+        """The end of this process's part in the program, or a forked child, which holds nothing. Views stay valid."""
         self._registrars.close()
         self._arenas.close()
-
-    def abandon(self) -> None:
-        """Close the descriptors in a forked child, which holds nothing; what it has inherited stays mapped."""
-        self.close()

@@ -46,10 +46,7 @@ class SharedMemory(Protocol):
         """Returns the identity of this process for processes that share memory with it."""
 
     def close(self) -> None:
-        """End the part; what was taken stays valid."""
-
-    def abandon(self) -> None:
-        """Close its descriptors in a forked child."""
+        """End the part, also in a forked child; what was taken stays valid."""
 
 
 class ProcessRuntime:
@@ -168,7 +165,7 @@ def _in_forked_child() -> None:
         _forked = True
         runtime.driver.abandon()
         if runtime.store is not None:
-            runtime.store.abandon()
+            runtime.store.close()
         for function in _after_fork:
             function()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import copyreg
+import functools
 import io
 import pickle
 import sys
@@ -86,8 +87,7 @@ def encode(value: object) -> tuple[list[Part], list[int]]:
     Raises:
         EncodeError: It cannot be pickled.
     """
-    data, buffers = pickled(value)
-    return lay_out(data, buffers)
+    return lay_out(*pickled(value))
 
 
 def pickled(value: object) -> tuple[bytes, list[memoryview]]:
@@ -244,15 +244,9 @@ def _by_value_modules() -> bool:
     return cloudpickle is not None and bool(cloudpickle.list_registry_pickle_by_value())
 
 
-_pickler_class: type | None = None
-
-
 def _cloudpickle(value: object, callback: _Buffers, reducers: Reducers | None) -> bytes:
-    global _pickler_class
-    if _pickler_class is None:
-        _pickler_class = _make_pickler()
     file = io.BytesIO()
-    pickler = _pickler_class(file, callback, reducers or {})
+    pickler = _pickler_class()(file, callback, reducers or {})
     try:
         pickler.dump(value)
     except KeyboardInterrupt:
@@ -268,7 +262,7 @@ def _cloudpickle(value: object, callback: _Buffers, reducers: Reducers | None) -
 def _fails(value: object) -> bool:
     """Whether ``value`` alone cannot be pickled. Nothing is kept of it, nor shared."""
     try:
-        (_pickler_class or _make_pickler())(io.BytesIO(), None, {}).dump(value)
+        _pickler_class()(io.BytesIO(), None, {}).dump(value)
     except KeyboardInterrupt:
         raise
     except BaseException:  # as in `pickled`
@@ -276,7 +270,8 @@ def _fails(value: object) -> bool:
     return False
 
 
-def _make_pickler() -> type:
+@functools.cache
+def _pickler_class() -> type:
     import cloudpickle.cloudpickle as cp  # start-up: imported where plain pickle does not do
 
     def reduce_code(code: types.CodeType) -> object:
@@ -305,5 +300,4 @@ def _make_pickler() -> type:
 
 def warm_up() -> None:
     """Load cloudpickle now: in the process that ranks are forked from, so that the ranks need not."""
-    global _pickler_class
-    _pickler_class = _make_pickler()
+    _pickler_class()

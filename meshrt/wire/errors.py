@@ -9,7 +9,17 @@ from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException
 from meshrt.wire.tree import Refusal
 
-__all__ = ["ErrorChain", "error_from_wire", "error_to_wire", "failure_of", "in_brief", "refusal", "refused", "why_of"]
+__all__ = [
+    "ErrorChain",
+    "cut",
+    "error_from_wire",
+    "error_to_wire",
+    "failure_of",
+    "in_brief",
+    "refusal",
+    "refused",
+    "why_of",
+]
 
 ErrorChain = Sequence[tuple[str, str, str, Sequence[str], str]]
 """An error and its causes: type, message, traceback, notes, number of the failure."""
@@ -57,15 +67,15 @@ def error_to_wire(remote: RemoteException, *, brief: bool = False) -> ErrorChain
     message, traceback, notes = (_BRIEF, 2 * _BRIEF, 16) if brief else (_LONG, _LONG, 1000)
     wire: list[tuple[str, str, str, Sequence[str], str]] = []
     for item in chain:
-        noted = [_cut(note, message // 16) for note in item.notes[:notes]]
-        texts = (_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback))
+        noted = [cut(note, message // 16) for note in item.notes[:notes]]
+        texts = (cut(item.type, 1000), cut(item.message, message), cut(item.traceback, traceback))
         wire.append((*texts, noted, item.failure))
         # The traceback of the first one contains the causes as well.
         message, traceback, notes = (_BRIEF // 16, 0, 0) if brief else (message, traceback, notes)
     return wire
 
 
-def _cut(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
     """Return what UTF-8 can carry of ``text``, at most about ``limit`` characters."""
     text = text.encode(errors="backslashreplace").decode()
     if len(text) <= limit:

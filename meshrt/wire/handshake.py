@@ -115,18 +115,6 @@ def _proof(secret: bytes, side: bytes, transcript: bytes) -> bytes:
 class ClientHandshake:
     """The dialling side. Write `hello`, feed `receive_data`, write what it returns."""
 
-    __slots__ = (
-        "_buffer",
-        "_endpoint",
-        "_nonce",
-        "_proved",
-        "_role",
-        "_secret",
-        "done",
-        "leftover",
-        "server",
-    )
-
     def __init__(self, secret: bytes, role: int, endpoint: str, identity: Identity | None = None) -> None:
         self._secret = secret
         self._role = role
@@ -177,18 +165,6 @@ class ClientHandshake:
 
 class ServerHandshake:
     """The accepting side. Feed `receive_data`, write what it returns, until `done`."""
-
-    __slots__ = (
-        "_buffer",
-        "_identity",
-        "_role",
-        "_secret",
-        "_transcript",
-        "client",
-        "done",
-        "endpoint",
-        "leftover",
-    )
 
     def __init__(self, secret: bytes, role: int, identity: Identity | None = None) -> None:
         self._identity = identity

@@ -23,8 +23,6 @@ __all__ = [
     "Held",
     "Hold",
     "Initialized",
-    "Pid",
-    "Ping",
     "Restarted",
     "SpawnMesh",
     "Spawned",
@@ -190,16 +188,6 @@ class CutOff(Report, frozen=True, tag="cut"):
 
 
 # ---- a rank is asked
-
-
-class Pid(Data, frozen=True):
-    """The process of a rank."""
-
-    pid: int
-
-
-class Ping(Operation[Pid], frozen=True, tag="ping"):
-    """Is answered by the control thread."""
 
 
 class Hold(Operation[Nothing], frozen=True, tag="hold"):

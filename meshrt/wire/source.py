@@ -56,17 +56,13 @@ def alias_of(code: types.CodeType) -> str | None:
     with _lock:
         if code in _aliases:
             return _aliases[code]
-    found = _in_history(code)
+    statement, siblings = _in_history(code)
     with _lock:
-        if found is None:
-            _aliases[code] = None
-            return None
-        statement, siblings = found
-        alias = f"<typed-{len(_texts) + 1}>"
-        _texts[alias] = statement
-        for sibling in siblings:
-            _aliases[sibling] = alias
-        _aliases[code] = alias
+        alias = f"<typed-{len(_texts) + 1}>" if statement else None
+        if alias is not None:
+            _texts[alias] = statement
+        for known in (*siblings, code):
+            _aliases[known] = alias
         return alias
 
 
@@ -132,11 +128,11 @@ def _explains_main(text: str) -> bool:
     return all(code in found for code in codes)
 
 
-def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]] | None:
-    """Find the typed statement that compiles to ``code``; the newest one wins."""
+def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]]:
+    """Return the newest typed statement that compiles to ``code`` ("": there is none), and all code in it."""
     readline = sys.modules.get("readline")
     if readline is None:
-        return None
+        return "", []
     lines = [readline.get_history_item(index + 1) or "" for index in range(readline.get_current_history_length())]
     for start in range(len(lines) - 1, -1, -1):
         if not lines[start] or lines[start][0].isspace():
@@ -147,7 +143,7 @@ def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]] | None
             inner = list(_inner_codes(compile(text, _STDIN, "exec", flags, dont_inherit=True)))
             if code in inner:
                 return text, inner
-    return None
+    return "", []
 
 
 def _statements(lines: list[str], start: int) -> Iterator[str]:

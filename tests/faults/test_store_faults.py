@@ -24,7 +24,7 @@ from meshrt import Actor, CallTimeout, MeshError, ProcessDied, StoreTimeout, end
 from meshrt.hooks.table import hooks
 from meshrt.mesh import restarts
 from meshrt.store import registrar
-from meshrt.store.messages import Grant, Granted
+from meshrt.store.messages import GiveBack, Grant, Granted
 from meshrt.store.packing import LARGE
 from meshrt.transport.process import current_runtime
 from tests.faults.watch import LONG as LONGEST
@@ -143,7 +143,7 @@ def speaks() -> bool:
         store.ask(lambda number: Grant(number, 1), Granted)
     except StoreTimeout:
         return False
-    store.give_back(1)
+    store.tell_later(GiveBack(1))
     return True
 
 

@@ -57,7 +57,7 @@ class Asking(Actor):
         answered: queue.SimpleQueue[int] = queue.SimpleQueue()
         for number in range(count):
             body = {"mesh": tree.mesh_id, "rank": tree.rank, "text": "x" * size}
-            tree.control.request("mesh.born", body, lambda _answer, _why, number=number: answered.put(number))
+            tree.control.requests.ask("mesh.born", body, lambda _answer, _why, number=number: answered.put(number))
         return sum(answered.get(timeout=3 * LONG) == number for number in range(count))
 
 

@@ -14,12 +14,12 @@ import pytest
 
 from meshrt import LocalEngine, MeshError, UsageError, proc_mesh
 from meshrt.errors import ProtocolError
+from meshrt.hooks.operations import Data, Operation
 from meshrt.host.gather import _SILENT
 from meshrt.host.osutil import resident_bytes
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import start_root
 from meshrt.wire.frames import CONTROL_MAX
-from meshrt.wire.operations import Pid, Ping
 from meshrt.wire.peer import LATER
 from tests.support.actors import Echo
 from tests.support.asking import Question, everybody
@@ -54,7 +54,7 @@ def test_equal_answers_are_one_group(engine: LocalEngine) -> None:
 @pytest.mark.parametrize("preload", [[], ["json"]])
 def test_ranks_that_are_not_forked_yet_answer_too(preload: list[str]) -> None:
     mesh = proc_mesh(n=48, preload=preload)
-    groups = Question("ping", targets={mesh.mesh_id: range(48)}).wait()
+    groups = Question("stopped", {"actors": []}, targets={mesh.mesh_id: range(48)}).wait()
     assert {group.kind for group in groups} == {"answered"}
     assert sorted(rank for group in groups for rank in group.ranks) == list(range(48))
 
@@ -203,7 +203,7 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
         ).result(WAIT)
         assert measured.silent == [agent.host] and {rank for _, rank in measured.ranks} == {2, 3}
         asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop.running)
-        with pytest.raises(MeshError, match=f"ping was not sent to rank 0 .* on {agent.host}"):
+        with pytest.raises(MeshError, match=f"test.pid was not sent to rank 0 .* on {agent.host}"):
             asked.result(WAIT)
     wait_until(lambda: not agent.full, WAIT)
     assert Question("test.parity").wait()[0].kind == "answered"
@@ -221,15 +221,23 @@ def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() ->
             assert [(group.kind, group.same["state"]) for group in question.wait()] == [("silent", "stopped")]
         assert resident_bytes(agent) < before + (12 << 20)
         asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop.running)
-        with pytest.raises(MeshError, match=r"ping was not sent to rank 0: it takes no messages"):
+        with pytest.raises(MeshError, match=r"test.pid was not sent to rank 0: it takes no messages"):
             asked.result(WAIT)
         assert Question("test.parity", targets={mesh.mesh_id: [1]}).wait()[0].kind == "answered"
     assert asyncio.run_coroutine_threadsafe(_answered(mesh.mesh_id), start_root().loop.running).result(WAIT) == pid
     assert Question("test.parity", targets=targets).wait()[0].kind == "answered"
 
 
+class Pid(Data, frozen=True):
+    pid: int
+
+
+class WhichPid(Operation[Pid], frozen=True, tag="test.pid"):
+    """See `serve_questions`."""
+
+
 async def _asked(mesh_id: str) -> Pid:
-    return await start_root().services.ask_rank(mesh_id, 0, Ping())
+    return await start_root().services.ask_rank(mesh_id, 0, WhichPid())
 
 
 async def _answered(mesh_id: str) -> Any:
@@ -269,7 +277,7 @@ def test_many_questions_at_once() -> None:
 
 def test_ranks_that_are_just_starting_are_waited_for() -> None:
     mesh = proc_mesh(n=4, preload=["json"])
-    assert Question("ping").wait()[0].kind == "answered"
+    assert Question("stopped", {"actors": []}).wait()[0].kind == "answered"
     mesh.stop(0)
 
 

@@ -242,7 +242,7 @@ def test_a_bad_message_costs_its_sender_and_no_other(
 def test_what_was_shared_and_not_sent_is_withdrawn(served: Served, registrar: Registrar) -> None:
     chunk(registrar, 1, b"a")
     registrar.tell(shared("argument"))
-    registrar.withdraw(5)
+    registrar.tell_later(Withdraw([5]))
     wait_until(lambda: served.server.registry.segments() == [])
     with pytest.raises(MeshError, match="nobody holds it any more"):
         take(registrar)

@@ -34,6 +34,7 @@ def serve_questions() -> None:
 
     services.operations["test.parity"] = lambda body: {"same": {"odd": rank % 2}, "per": {"rank": rank, "was": body}}
     services.operations["test.plain"] = lambda body: {"answer": 1}
+    services.operations["test.pid"] = lambda body: {"pid": os.getpid()}
     services.operations["test.nothing"] = lambda body: None
     services.operations["test.long"] = lambda body: {"same": "x" * body["same"], "per": "y" * body["per"]}
     services.operations["test.refuse"] = refuse

@@ -5,7 +5,6 @@ from __future__ import annotations
 from meshrt.selection.grammar.ast import STATE_WORDS, Selection
 from meshrt.selection.grammar.blocks import select
 from meshrt.selection.grammar.complaints import near_miss
-from meshrt.selection.grammar.format import format_selection
 from meshrt.selection.grammar.parser import parse, parse_prefix
 from meshrt.selection.grammar.resolver import RankFacts, dimensions_of, names_states, resolve
 
@@ -14,7 +13,6 @@ __all__ = [
     "RankFacts",
     "Selection",
     "dimensions_of",
-    "format_selection",
     "names_states",
     "near_miss",
     "parse",

@@ -134,19 +134,16 @@ class Selection:
 
 def conjunction(operands: Sequence[Node]) -> Node:
     """Return what all ``operands`` (one or more) have in common."""
-    flat: list[Node] = []
-    for operand in operands:
-        flat += operand.operands if isinstance(operand, And) else (operand,)
-    return flat[0] if len(flat) == 1 else And(tuple(flat), _around(flat))
+    return _joined(And, operands)
 
 
 def disjunction(operands: Sequence[Node]) -> Node:
     """Return what is in any of ``operands`` (one or more)."""
+    return _joined(Or, operands)
+
+
+def _joined(kind: type[And | Or], operands: Sequence[Node]) -> Node:
     flat: list[Node] = []
     for operand in operands:
-        flat += operand.operands if isinstance(operand, Or) else (operand,)
-    return flat[0] if len(flat) == 1 else Or(tuple(flat), _around(flat))
-
-
-def _around(nodes: Sequence[Node]) -> Span:
-    return nodes[0].span[0], nodes[-1].span[1]
+        flat += operand.operands if isinstance(operand, kind) else (operand,)
+    return flat[0] if len(flat) == 1 else kind(tuple(flat), (flat[0].span[0], flat[-1].span[1]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meshrt.selection.folding import fold_ranks, spacing
+from meshrt.ranks import fold_ranks
+from meshrt.selection.folding import spacing
 from meshrt.selection.grammar.ast import All, And, Dim, Node, Selection
 from meshrt.selection.grammar.complaints import complain
 from meshrt.selection.grammar.parser import parse

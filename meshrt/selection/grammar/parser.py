@@ -27,8 +27,7 @@ from meshrt.selection.grammar.ast import (
     disjunction,
 )
 from meshrt.selection.grammar.complaints import complain, near_miss
-from meshrt.selection.grammar.cursor import Cursor
-from meshrt.selection.grammar.scanner import scan_place
+from meshrt.selection.grammar.cursor import Cursor, scan_place
 
 __all__ = ["parse", "parse_prefix"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from meshrt.errors import SelectionError
-from meshrt.selection.folding import fold_ranks
+from meshrt.ranks import fold_ranks
 from meshrt.selection.grammar.ast import (
     All,
     And,

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -23,7 +24,7 @@ from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames
-from meshrt.wire.messages import CALL, ERROR, INIT, RESULT, STATE, STOP
+from meshrt.wire.messages import CALL, ERROR, INIT, RESULT, STATE, STOP, STORED
 from meshrt.wire.operations import ActorBegun, ActorEnded
 from tests.support.waiting import wait_until
 
@@ -188,6 +189,34 @@ def test_stop_and_init_and_calls_in_one_piece(process: Process) -> None:
     assert [frame.kind for frame in frames] == [RESULT, STATE, RESULT, ERROR, STATE, RESULT, RESULT, STATE, RESULT]
     kinds = [frame.kind for frame in other.frames(4)]
     assert kinds == [RESULT, STATE, STATE, STATE]
+
+
+def test_what_is_in_shared_memory_is_claimed_once_although_its_actor_begins_late(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed: list[Frame] = []
+    refused: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def claim(frame: Frame) -> Frame:
+        claimed.append(frame)
+        return frame._replace(kind=frame.kind & ~STORED)
+
+    def start_or_refuse(thread: threading.Thread) -> None:
+        if thread.name == "meshrt-b" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    runtime = SimpleNamespace(store=SimpleNamespace(claim=claim))
+    monkeypatch.setattr("meshrt.actor.callers.current_runtime", lambda: runtime)
+    monkeypatch.setattr(threading.Thread, "start", start_or_refuse)
+    process.spawn("a")
+    parts, lengths = codec.encode(((), {}))
+    stored = split_frames(CALL | STORED, [2, "thread", VIEW, lengths, 0], parts)
+    answers = process.caller("b", *init(), *stored).frames(2)
+    assert [(frame.kind, frame.header[0]) for frame in answers] == [(RESULT, 1), (RESULT, 2)]
+    assert len(refused) == 1 and len(claimed) == 1
 
 
 def test_a_caller_that_sends_garbage_behind_its_proof_begins_nothing(process: Process) -> None:

@@ -156,10 +156,14 @@ def test_requests_to_the_root_find_their_answers(rank: Rank) -> None:
     rank.start()
     answers: dict[str, Any] = {}
     numbers = [
-        rank.control.request(name, {}, lambda body, error, name=name: answers.update({name: (body, str(error or ""))}))  # type: ignore[misc]
+        rank.control.requests.ask(
+            name,
+            {},
+            lambda body, error, name=name: answers.update({name: (body, str(error or ""))}),  # type: ignore[misc]
+        )
         for name in ("a", "b", "forgotten")
     ]
-    rank.control.forget_request(numbers[2])
+    rank.control.requests.forget(numbers[2])
     assert [message["op"] for message in rank.told(3)] == ["a", "b", "forgotten"]
     rank.tell({"t": "no", "id": numbers[1], "why": "not allowed"})
     rank.tell({"t": "ok", "id": numbers[2], "body": {}})

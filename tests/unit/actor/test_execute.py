@@ -64,7 +64,7 @@ class Bench:
         self.unhandled: list[tuple[str, str]] = []
         self.setups: list[Any] = []
         self.before_error: list[Callable[[], object]] = []
-        self.executor = Executor("m", 2, "actor", self.setups.append, self._unhandled, self.before_error)
+        self.executor = Executor("m", 2, "actor", self.setups.append, self._unhandled, self.before_error, [])
 
     def _unhandled(self, context: Any, remote: Any) -> None:
         self.unhandled.append((context.endpoint, remote.type))

@@ -127,7 +127,7 @@ class Served:
         Notes.cleaned.clear()
         self.unhandled: list[str] = []
         executor = Executor(
-            "m", 0, "notes", lambda _setup: None, lambda context, remote: self.unhandled.append(remote.type)
+            "m", 0, "notes", lambda _setup: None, lambda context, remote: self.unhandled.append(remote.type), [], []
         )
         self.exits: list[tuple[str, BaseException]] = []
         self.mailbox = Mailbox(executor, lambda executor, error: self.exits.append((executor.name, error)))

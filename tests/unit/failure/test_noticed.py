@@ -47,9 +47,9 @@ def test_of_a_mesh_that_is_forgotten_only_the_id_is_known() -> None:
 
 def test_who_has_not_answered() -> None:
     places = [RankPlace("m", "trainer", rank, (("n", rank),), "node", 100 + rank) for rank in range(3)]
-    one = of_silence(CallTimeout("trainer.step()", 4, places[:1], 4, "0"), "train")
+    one = of_silence(CallTimeout("trainer.step()", 4, places[:1], 4), "train")
     assert (one.rank, one.ranks, one.pid, one.coordinates) == (0, (0,), 100, {"n": 0})
-    many = of_silence(CallTimeout("trainer.step()", 4, places, 4, "0-2"), "train")
+    many = of_silence(CallTimeout("trainer.step()", 4, places, 4), "train")
     assert (many.rank, many.ranks, many.pid) == (-1, (0, 1, 2), 0)
     assert many.headline == "did not answer trainer.step() within 4 s" and many.high - many.low == 4_000_000_000
 

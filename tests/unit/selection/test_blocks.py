@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
-from meshrt.selection import Shape, format_selection, resolve, select
+from meshrt.selection import Shape, resolve, select
 from meshrt.selection.views import slice_shape
 from tests.strategies import selections, shapes
+from tests.support.selection_text import format_selection
 
 __all__: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Selections back to text."""
+"""What the parser makes of a selection as text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pickle
 import pytest
 from hypothesis import given
 
-from meshrt.selection import Selection, format_selection, parse
+from meshrt.selection import Selection, parse
 from tests.strategies import selections
+from tests.support.selection_text import format_selection
 
 __all__: list[str] = []
 

@@ -12,11 +12,11 @@ from meshrt.store.messages import (
     Give,
     Grant,
     Granted,
-    Host,
     Publish,
     Published,
     ToProcess,
 )
+from meshrt.store.outbox import Unanswered
 from meshrt.wire.handshake import NOBODY, Identity
 
 __all__ = ["FakeRegistrar", "FakeRegistrars", "granted"]
@@ -42,10 +42,7 @@ class FakeRegistrar:
         self.freed: deque[int] = deque()
         self.told: list[FromProcess] = []
         self.asked: list[FromProcess] = []
-        self.withdrawn: list[int] = []
-        self.given_back: list[int] = []
-        self.recalled: list[tuple[list[int], list[Host]]] = []
-        self.taken_back: list[tuple[list[int], list[int]]] = []
+        self.told_later: list[Unanswered] = []
         #: Raised by the next thing that is told.
         self.refuses: Exception | None = None
         #: Returns what it answers to a question.
@@ -72,17 +69,8 @@ class FakeRegistrar:
     def give(self, segments: list[int], pids: list[int]) -> None:
         self.tell(Give(segments, pids))
 
-    def take_back(self, segments: list[int], pids: list[int]) -> None:
-        self.taken_back.append((segments, pids))
-
-    def recall(self, segments: list[int], to: list[Host]) -> None:
-        self.recalled.append((segments, to))
-
-    def withdraw(self, segment: int) -> None:
-        self.withdrawn.append(segment)
-
-    def give_back(self, size: int) -> None:
-        self.given_back.append(size)
+    def tell_later(self, message: Unanswered) -> None:
+        self.told_later.append(message)
 
 
 class FakeRegistrars:

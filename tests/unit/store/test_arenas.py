@@ -12,7 +12,7 @@ import pytest
 
 from meshrt.errors import ReferenceLost, UsageError
 from meshrt.store.arenas import Arenas
-from meshrt.store.messages import FromProcess, Grant, Publish, Share, ToProcess
+from meshrt.store.messages import FromProcess, GiveBack, Grant, Publish, Share, ToProcess, Withdraw
 from meshrt.store.registrars import Registrars
 from tests.unit.store.registrars import FakeRegistrar, FakeRegistrars
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_shared_is_withdrawn_and_free(made: Made) -> None:
     agent.refuses = ReferenceLost("no")
     with pytest.raises(ReferenceLost):
         made.write(b"a")
-    assert len(agent.withdrawn) == 1 and made.arenas.statistics()["taken"] == 0
+    assert [type(message) for message in agent.told_later] == [Withdraw] and made.arenas.statistics()["taken"] == 0
 
 
 def test_memory_is_given_back_in_slices_and_not_while_it_is_needed(made: Made) -> None:
@@ -78,13 +78,13 @@ def test_memory_is_given_back_in_slices_and_not_while_it_is_needed(made: Made) -
     agent = made.registrars.by_agent[AGENT]
     agent.freed.append(loan.segment)
     assert made.arenas.tend() == (False, True), "it was just used"
-    assert made.arenas.tend() == (True, True) and agent.given_back == [8 * MIB]
+    assert made.arenas.tend() == (True, True) and agent.told_later == [GiveBack(8 * MIB)]
     made.write(b"a")
     assert made.arenas.tend() == (False, True), "somebody has asked for some in the middle of it"
     assert made.arenas.tend() == (True, True)
     while made.arenas.tend()[0]:
         pass
-    assert max(agent.given_back) == 8 * MIB
+    assert max(message.size for message in agent.told_later if isinstance(message, GiveBack)) == 8 * MIB
     assert made.arenas.statistics()["committed"] == made.arenas.statistics()["taken"] == 4096
 
 

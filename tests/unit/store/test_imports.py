@@ -16,7 +16,7 @@ from meshrt.store.hostlinks import HostLinks
 from meshrt.store.imports import Imports
 from meshrt.store.lease import Loan
 from meshrt.store.messages import Found, Imported, LetGo, Piece, Pull
-from meshrt.store.registry import Registry
+from meshrt.store.registry import Chunk, Registry
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Later, Refusal
 from tests.unit.store.other_store import SECRET, OtherStore
@@ -33,22 +33,17 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.selector = selectors.DefaultSelector()
         self.dropped: list[int] = []
-        self.registry: Registry[tuple[int, int, int]] = Registry(4 * SIZE, lambda _owner, _segment: None, self._drop)
+        self.registry = Registry(4 * SIZE, lambda _owner, _segment: None, self._drop)
         own = Identity(HERE, os.getpid(), os.getpid())
         self.links = HostLinks(self.selector, str(folder), SECRET, own)
-        self.imports = Imports(self.links, str(folder / "run"), own, self.registry, self._arrived, lambda: 1 << 40)
-        self.chunks: dict[int, tuple[int, int]] = {}
+        self.imports = Imports(self.links, str(folder / "run"), own, self.registry, lambda: 1 << 40)
         self.answers: list[Imported | Later | Refusal] = []
         self.owner = OtherStore(self.selector, folder, THERE, OWNER)
 
-    def _arrived(self, chunk: int, descriptor: int, size: int, segment: int, granted: int) -> None:
-        self.registry.add_chunk(os.getpid(), chunk, size, (descriptor, segment, granted), orphan=True)
-        self.chunks[chunk] = descriptor, size
-
-    def _drop(self, handle: tuple[int, int, int]) -> None:
-        os.close(handle[0])
-        self.dropped.append(handle[1])
-        self.imports.dropped(handle[1], handle[2])
+    def _drop(self, chunk: Chunk) -> None:
+        os.close(chunk.descriptor)
+        self.dropped.append(chunk.id)
+        self.imports.dropped(chunk.id)
 
     def wants(self, pid: int, loan: Loan = LOAN) -> None:
         """A process asks for a segment, with its pid as the number of the question."""
@@ -82,10 +77,10 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)
     yield made
     made.close()
-    for descriptor, _ in () if made.dropped else made.chunks.values():
-        os.close(descriptor)
+    for chunk in made.registry.chunks():
+        os.close(chunk.descriptor)
     assert sorted(os.listdir("/proc/self/fd")) == before
-    assert made.dropped or made.chunks or made.registry.committed == 0
+    assert made.registry.chunks() or made.registry.committed == 0
 
 
 FOUND = Found(1, "put", "a.py:1")
@@ -107,17 +102,18 @@ def test_all_who_want_it_wait_for_one_fetch(host: Host) -> None:
     assert [answer.id for answer in host.answers] == [FIRST, SECOND]
     one, other = host.imported()
     assert one == other and one.machine == HERE and one.segment == 9
-    descriptor, size = host.chunks[one.chunk]
-    assert size == SIZE and os.pread(descriptor, 101, PIECE - 1) == b"a" + b"b" * 100
+    (chunk,) = host.registry.chunks()
+    assert chunk.id == one.chunk and chunk.size == SIZE
+    assert os.pread(chunk.descriptor, 101, PIECE - 1) == b"a" + b"b" * 100
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.pwrite(descriptor, b"x", 0)
+        os.pwrite(chunk.descriptor, b"x", 0)
     host.wants(SECOND)
     (segment,) = host.registry.segments()
     assert segment.holders == {FIRST: 1, SECOND: 2} and segment.site == "a.py:1" and host.imports.count == 1
     host.registry.ended(SECOND)
     assert not host.dropped
     host.registry.let_go(9, FIRST)
-    assert host.dropped == [9] and host.registry.committed == 0
+    assert host.dropped == [one.chunk] and host.registry.committed == 0
     assert host.owner.hear() == [LetGo([9])]
 
 
@@ -170,11 +166,12 @@ def test_what_has_no_room_in_memory_goes_to_a_file(host: Host, tmp_path: Path) -
     host.owner.accept()
     host.owner.say(FOUND, Piece(1, b"a" * PIECE), Piece(1, b"b" * 100))
     (loan,) = host.imported()
-    descriptor, _ = host.chunks[loan.chunk]
-    assert str(tmp_path) in os.readlink(f"/proc/self/fd/{descriptor}") and os.pread(descriptor, 9, PIECE) == b"b" * 9
+    (chunk,) = host.registry.chunks()
+    assert str(tmp_path) in os.readlink(f"/proc/self/fd/{chunk.descriptor}")
+    assert os.pread(chunk.descriptor, 9, PIECE) == b"b" * 9
     assert host.registry.segments()[0].disk and host.registry.committed == 0 and os.listdir(tmp_path / "run") == []
     host.registry.let_go(9, FIRST)
-    assert host.dropped == [9] and host.registry.committed == 0
+    assert host.dropped == [loan.chunk] and host.registry.committed == 0
 
 
 def test_pieces_come_in_order_and_stop_when_they_are_not_wanted(tmp_path: Path) -> None:
@@ -189,7 +186,7 @@ def test_pieces_come_in_order_and_stop_when_they_are_not_wanted(tmp_path: Path) 
     while (message := exports.next()) is not None:
         found.append((message.id, len(message.data), message.data[:1]))
     assert found == [(1, PIECE, b"a"), (1, 5, b"b"), (3, 10, b"-")]
-    assert exports.sent == PIECE + 15 and not exports
+    assert not exports
     exports.begin(1, 9, descriptor, PIECE, 100)
     assert exports.next() is not None
     with pytest.raises(OSError, match="ends before"):

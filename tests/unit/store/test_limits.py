@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import resource
@@ -114,7 +115,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_an_error_and_no_fault(small_disk: Path) -> None:
-    arena = Arena(file_chunk(str(small_disk)), lambda _chunk: None, lambda _size: None)
+    arena = Arena(functools.partial(file_chunk, str(small_disk)), lambda _chunk: None, lambda _size: None)
     block = arena.allocate(MIB // 2)
     block.write(0, bytes(MIB // 2))
     with pytest.raises(OSError, match=re.escape(f"[Errno {errno.ENOSPC}]")):

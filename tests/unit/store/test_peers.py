@@ -13,7 +13,7 @@ import pytest
 
 from meshrt.errors import ProtocolError
 from meshrt.store.dialling import knock
-from meshrt.store.messages import FROM_PROCESS, FromProcess, FromStore, LetGo, Publish
+from meshrt.store.messages import FROM_PROCESS, Dropped, FromProcess, FromStore, LetGo, Publish, Published
 from meshrt.store.peers import Peer, Peers
 from meshrt.store.protocol import DescriptorStream, Incoming
 from meshrt.wire.control import control_frame
@@ -40,6 +40,8 @@ class Store:
         self.path = str(folder / "store")
         self.heard: list[FromProcess | FromStore] = []
         self.kept: list[int] = []
+        #: Processes, as they were heard.
+        self.asked: list[Peer] = []
         self.peers = Peers(
             self.selector,
             self.path,
@@ -51,8 +53,9 @@ class Store:
             lambda _seconds, _action: None,
         )
 
-    def _from_process(self, _peer: Peer, incoming: Incoming[FromProcess]) -> None:
+    def _from_process(self, peer: Peer, incoming: Incoming[FromProcess]) -> None:
         self.heard.append(incoming.message)
+        self.asked.append(peer)
         assert isinstance(incoming.message, Publish)
         if incoming.message.chunk == KEPT:
             self.kept += incoming.descriptors
@@ -184,6 +187,23 @@ def test_a_message_that_is_nonsense_leaves_none_open(store: Store) -> None:
     assert is_closed(sock) and store.kept == []
     sock.close()
     assert open_descriptors() == before - 2
+
+
+def test_what_a_process_has_said_before_it_ended_is_heard_although_an_answer_to_it_is_late(store: Store) -> None:
+    sock = proved(store)
+    before = open_descriptors()
+    socket.send_fds(sock, [published(DROPPED)], [0])
+    store.serve()
+    (process,) = store.asked
+    socket.send_fds(sock, [published(KEPT)], [0])
+    sock.close()
+    assert not store.peers.answer(process, Published(1))
+    store.peers.tell(process.pid, Dropped(7))
+    assert store.peers.connected(process)
+    store.serve()
+    assert [message.chunk for message in store.heard if isinstance(message, Publish)] == [DROPPED, KEPT]
+    assert len(store.kept) == 1 and not store.peers.connected(process)
+    assert open_descriptors() == before - 2 + 1
 
 
 def test_a_store_of_another_machine_brings_none(store: Store) -> None:

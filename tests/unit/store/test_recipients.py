@@ -7,7 +7,7 @@ import pytest
 from meshrt.errors import MeshError
 from meshrt.store import recipients
 from meshrt.store.lease import Loan
-from meshrt.store.messages import Deliver, Delivered, FromProcess, Give, Host, ToProcess
+from meshrt.store.messages import Deliver, Delivered, FromProcess, Give, Host, Recall, TakeBack, ToProcess
 from meshrt.store.recipients import Recipients
 from meshrt.store.unsent import Unsent
 from meshrt.wire.handshake import Identity
@@ -75,7 +75,7 @@ def test_what_one_store_has_brought_is_recalled_where_another_cannot(error: Base
     registrars.of(OTHER).answers = fails
     with pytest.raises(type(error)):
         made(registrars).bring(LOANS)
-    assert registrars.of(OWN).recalled == [([91, 93], HOSTS)] and registrars.of(OTHER).recalled == []
+    assert registrars.of(OWN).told_later == [Recall([91, 93], HOSTS)] and registrars.of(OTHER).told_later == []
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -92,9 +92,7 @@ def test_what_is_not_sent_is_taken_back_once(sent: bool) -> None:
     unsent.__exit__()
     to.recall()
     own, other = registrars.of(OWN), registrars.of(OTHER)
-    if sent:
-        assert own.taken_back == other.taken_back == []
-    else:
-        assert own.taken_back == [([91, 93], [11])] and other.taken_back == [([92], [11])]
+    taken_back = ([], []) if sent else ([TakeBack([91, 93], [11])], [TakeBack([92], [11])])
     # What was brought is recalled where that is said.
-    assert own.recalled == [([91, 93], HOSTS)] and other.recalled == [([92], HOSTS)]
+    assert own.told_later == [*taken_back[0], Recall([91, 93], HOSTS)]
+    assert other.told_later == [*taken_back[1], Recall([92], HOSTS)]

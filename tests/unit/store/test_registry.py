@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.errors import StoreFull
-from meshrt.store.registry import Registry, Segment
+from meshrt.store.registry import Chunk, Registry, Segment
 from meshrt.store.table import held_by, segment_rows
 
 OWNER, FIRST, SECOND = 1, 2, 3
 
 
-def registry() -> tuple[Registry[str], list[int], list[str]]:
+def registry() -> tuple[Registry, list[int], list[int]]:
     freed: list[int] = []
-    dropped: list[str] = []
-    made: Registry[str] = Registry(1000, lambda _owner, segment: freed.append(segment), dropped.append)
-    made.add_chunk(OWNER, 7, 4096, "file")
+    dropped: list[int] = []
+    made = Registry(1000, lambda _owner, segment: freed.append(segment), lambda chunk: dropped.append(chunk.id))
+    made.add_chunk(Chunk(7, OWNER, 4096, descriptor=-1))
     made.grant(OWNER, 500, 10_000)
     return made, freed, dropped
 
 
-def share(made: Registry[str], number: int, holders: list[int]) -> None:
+def share(made: Registry, number: int, holders: list[int]) -> None:
     made.share(Segment(number, OWNER, 7, 0, 100, "put", "a.py:1"), holders)
 
 
@@ -43,30 +43,30 @@ def test_what_is_let_go_before_it_is_shared() -> None:
     assert freed == [5]
 
 
-def test_it_is_taken_only_while_it_is_there() -> None:
+def test_it_is_there_while_a_process_holds_it() -> None:
     made, freed, _ = registry()
-    assert not made.take(5, FIRST)
+    assert made.segment(5) is None
     share(made, 5, [OWNER])
-    assert made.take(5, FIRST)
+    made.give(5, [FIRST])
     made.let_go(5, OWNER)
     assert not freed
     made.let_go(5, FIRST)
-    assert freed == [5] and not made.take(5, FIRST)
+    assert freed == [5] and made.segment(5) is None
 
 
 def test_what_a_dead_owner_has_written_stays_for_its_holders() -> None:
     made, freed, dropped = registry()
     share(made, 5, [FIRST])
     made.ended(OWNER)
-    assert not dropped and made.chunk(7) == (4096, "file") and made.committed == 100
+    assert not dropped and made.chunk(7) is not None and made.committed == 100
     made.let_go(5, FIRST)
-    assert dropped == ["file"] and made.chunk(7) is None and not freed and made.committed == 0
+    assert dropped == [7] and made.chunk(7) is None and not freed and made.committed == 0
 
 
 def test_an_owner_that_shared_nothing_leaves_nothing() -> None:
     made, _, dropped = registry()
     made.ended(OWNER)
-    assert dropped == ["file"] and made.committed == 0
+    assert dropped == [7] and made.committed == 0
 
 
 def test_limits() -> None:

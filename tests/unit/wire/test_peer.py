@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.errors import MeshError, UsageError
+from meshrt.hooks.operations import Data
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import CONTROL_MAX
-from meshrt.wire.operations import Pid
 from meshrt.wire.peer import DataReply, Reply, Requests
 from meshrt.wire.tree import Answer, Later, Refusal, Request
 
@@ -170,6 +170,10 @@ def test_tables_of_requests_may_share_their_numbers() -> None:
     numbers = itertools.count(5)
     first, second = Requests(lambda _: None, numbers), Requests(lambda _: None, numbers)
     assert [table.ask("a", {}, lambda *_: None) for table in (first, second, first)] == [5, 6, 7]
+
+
+class Pid(Data, frozen=True):
+    pid: int
 
 
 def test_an_answer_with_a_type_is_sent_as_its_fields() -> None:

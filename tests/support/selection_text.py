@@ -1,4 +1,4 @@
-"""A selection back to text, in one tidy form: ``parse(format_selection(selection)) == selection``."""
+"""A selection as text, for tests that parse it: ``parse(format_selection(selection)) == selection``."""
 
 from __future__ import annotations
 
