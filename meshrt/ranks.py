@@ -30,9 +30,9 @@ def fold_ranks(ranks: Iterable[int]) -> str:
 
 def _end_of_run(ordered: Sequence[int], start: int) -> int:
     """Return the end of the evenly spaced run from ``start`` that is worth one part."""
+    if ordered[-1] - ordered[start] == len(ordered) - 1 - start:  # all that are left, without a gap
+        return len(ordered)
     end = start + 1
-    if end == len(ordered):
-        return end
     step = ordered[end] - ordered[start]
     while end < len(ordered) and ordered[end] - ordered[end - 1] == step:
         end += 1

@@ -212,7 +212,7 @@ class Outcome:
     ok: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Command(Generic[C]):
     """One command.
 

@@ -11,7 +11,9 @@ Errors are UsageError (`SelectionError` for ranks), and say what was expected.
 from __future__ import annotations
 
 import argparse
+import functools
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -41,7 +43,7 @@ def arguments_of(command: AnyCommand, line: Line, offer: Offer, extra: Sequence[
     Raises:
         UsageError: Arguments are missing or not valid.
     """
-    return _Parsing(command, line, offer, extra).run()
+    return _Parsing(command, line, _grammar_of(command, offer, tuple(extra))).run()
 
 
 class _Help(Exception):
@@ -60,23 +62,74 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+class _Grammar:
+    """The lines of a command, where it is offered. Any thread.
+
+    Attributes:
+        arguments, options: Those that can be used there.
+        has_ranks: Ranks are among the arguments.
+        has_text: A text is among them that is not split into words.
+        usage: How it is written.
+    """
+
+    def __init__(self, command: AnyCommand, offer: Offer, extra: Sequence[Option]) -> None:
+        self.arguments = [each for each in command.arguments if each.offer & offer]
+        self.options = [*(each for each in command.options if each.offer & offer), *extra]
+        self.has_ranks = any(each.kind is Kind.RANKS for each in self.arguments)
+        self.has_text = any(each.kind.is_rest or each.kind is Kind.PLACE for each in self.arguments)
+        self.usage = command.usage(offer)
+        self._parser = self._made()
+        #: argparse changes its parser while it parses.
+        self._lock = threading.Lock()
+
+    def parse(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Return what argparse finds in the words, and the words that have no place. Raises UsageError."""
+        mixed = any(word.startswith("-") for word in words)
+        with self._lock:
+            # Among arguments that may be missing, options may be anywhere: argparse looks twice then.
+            return self._parser.parse_known_intermixed_args(words) if mixed else self._parser.parse_known_args(words)
+
+    def _made(self) -> _Parser:
+        parser = _Parser(prog="", usage=self.usage.replace("%", "%%"), add_help=False)
+        parser.add_argument(*_HELP, action=_HelpAction, nargs=0, dest=argparse.SUPPRESS)
+        for argument in self.arguments:
+            if argument.kind is Kind.RANKS:
+                parser.add_argument("--ranks", metavar="SELECTION")
+            elif not argument.kind.is_rest:
+                nargs = "*" if argument.many else None if argument.required else "?"
+                metavar = argument.metavar or argument.name.upper()
+                parser.add_argument(argument.name, nargs=nargs, metavar=metavar, type=_converted(argument))
+        groups: Values = {"": parser}
+        for option in self.options:
+            if option.excludes not in groups:
+                groups[option.excludes] = parser.add_mutually_exclusive_group()
+            _add(groups[option.excludes].add_argument, option)
+        return parser
+
+
+@functools.cache
+def _grammar_of(command: AnyCommand, offer: Offer, extra: tuple[Option, ...]) -> _Grammar:
+    """Return the grammar of a command. It is kept: argparse takes ten times as long to make a parser as to use it."""
+    return _Grammar(command, offer, extra)
+
+
 class _Parsing:
     """One line and the command that it is for."""
 
-    def __init__(self, command: AnyCommand, line: Line, offer: Offer, extra: Sequence[Option]) -> None:
+    def __init__(self, command: AnyCommand, line: Line, grammar: _Grammar) -> None:
         self._line = line
-        self._arguments = [each for each in command.arguments if each.offer & offer]
-        self._options = [*(each for each in command.options if each.offer & offer), *extra]
-        self._has_ranks = any(each.kind is Kind.RANKS for each in self._arguments)
+        self._grammar = grammar
+        self._arguments = grammar.arguments
+        self._options = grammar.options
+        self._has_ranks = grammar.has_ranks
         self._command = command
-        self._usage = command.usage(offer)
         #: What argparse gets, and the values that it does not parse.
         self._words: list[str] = []
         self._found: Values = {}
 
     def run(self) -> Values | None:
         try:
-            if any(each.kind.is_rest or each.kind is Kind.PLACE for each in self._arguments):
+            if self._grammar.has_text:
                 self._read_head()
             else:
                 self._read_words()
@@ -89,7 +142,7 @@ class _Parsing:
             raise
         except UsageError as error:
             text = str(error)
-            raise UsageError(text if "usage: " in text else f"{text}; usage: {self._usage}") from None
+            raise UsageError(text if "usage: " in text else f"{text}; usage: {self._grammar.usage}") from None
         return values
 
     # -- words
@@ -215,7 +268,7 @@ class _Parsing:
     # -- argparse
 
     def _values(self) -> Values:
-        given, extras = self._parser().parse_known_intermixed_args(self._words)
+        given, extras = self._grammar.parse(self._words)
         values = {name: value for name, value in vars(given).items() if value is not None}
         for argument in self._arguments:
             if argument.kind is Kind.RANKS:
@@ -227,23 +280,6 @@ class _Parsing:
         for each in self._options:  # several options may set one value: the first has its default
             missing.setdefault(each.key, each.default if each.metavar or each.counts else False)
         return {**missing, **values, **self._found}
-
-    def _parser(self) -> _Parser:
-        parser = _Parser(prog="", usage=self._usage.replace("%", "%%"), add_help=False)
-        parser.add_argument(*_HELP, action=_HelpAction, nargs=0, dest=argparse.SUPPRESS)
-        for argument in self._arguments:
-            if argument.kind is Kind.RANKS:
-                parser.add_argument("--ranks", metavar="SELECTION")
-            elif not argument.kind.is_rest:
-                nargs = "*" if argument.many else None if argument.required else "?"
-                metavar = argument.metavar or argument.name.upper()
-                parser.add_argument(argument.name, nargs=nargs, metavar=metavar, type=_converted(argument))
-        groups: Values = {"": parser}
-        for option in self._options:
-            if option.excludes not in groups:
-                groups[option.excludes] = parser.add_mutually_exclusive_group()
-            _add(groups[option.excludes].add_argument, option)
-        return parser
 
     def _skipped(self, values: Values) -> list[str]:
         """Move words that are none of the choices of an argument to the next one. Returns those that have no place."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
+import msgspec
+
 __all__ = [
     "UNRAISABLE",
     "ActorState",
@@ -30,8 +32,7 @@ Body = dict[str, Any]
 """The arguments or the result of an operation: what msgpack can carry (str keys; no tuples come back)."""
 
 
-@dataclass(slots=True)
-class EndpointCall:
+class EndpointCall(msgspec.Struct):
     """One run of an endpoint (or of ``__init__``) on this rank, as hooks see it."""
 
     mesh_id: str
@@ -49,8 +50,7 @@ class EndpointCall:
 UNRAISABLE = "code that cannot raise"
 
 
-@dataclass(slots=True)
-class Raised:
+class Raised(msgspec.Struct):
     """An uncaught exception of user code in an endpoint, a thread or a task.
 
     Attributes:
@@ -71,8 +71,7 @@ class Raised:
     because: BaseException | None = None
 
 
-@dataclass(slots=True)
-class ActorState:
+class ActorState(msgspec.Struct):
     """An actor of this rank, as it is now."""
 
     name: str
@@ -87,7 +86,7 @@ class ActorState:
     #: The object of the user's class; None before its ``__init__`` begins, and after its end.
     instance: Any = None
     #: The calls of concurrent endpoints that run beside ``call``, by their asyncio task, the oldest first.
-    concurrent: Mapping[asyncio.Task[None], EndpointCall] = field(default_factory=dict)
+    concurrent: Mapping[asyncio.Task[None], EndpointCall] = {}
 
     @property
     def serves(self) -> EndpointCall | None:
@@ -105,8 +104,7 @@ class ActorState:
         return next((task for task, other in self.concurrent.items() if other is call), self.task)
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(msgspec.Struct, frozen=True):
     """What user code holds by a name.
 
     Attributes:
@@ -145,8 +143,7 @@ class Wait:
     left: float | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """How much an actor of this rank has to do.
 
     Attributes:
@@ -162,8 +159,7 @@ class Workload:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[S, P]):
+class Answered(msgspec.Struct, Generic[S, P], frozen=True):
     """Ranks of one mesh with the same answer.
 
     Attributes:
@@ -178,8 +174,7 @@ class Answered(Generic[S, P]):
     per: Mapping[int, P]
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(msgspec.Struct, frozen=True):
     """Ranks of one mesh that have not answered, for the same reason.
 
     Attributes:
@@ -198,8 +193,7 @@ class Unanswered:
     stack: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered(Generic[S, P]):
+class Gathered(msgspec.Struct, Generic[S, P], frozen=True):
     """The new answers of a gather. Every rank is reported once."""
 
     groups: Sequence[Answered[S, P] | Unanswered]

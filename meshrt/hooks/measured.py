@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import msgspec
@@ -134,8 +133,7 @@ class ReferenceRow(Data, frozen=True, kw_only=True, omit_defaults=True):
     grown: Count | None = None
 
 
-@dataclass(slots=True)
-class Measured:
+class Measured(msgspec.Struct):
     """How much memory processes have, as their host agents read it in ``/proc``.
 
     Attributes:
@@ -145,7 +143,7 @@ class Measured:
         references: The objects in the stores of the hosts, if requested.
     """
 
-    ranks: dict[tuple[str, int], ProcessFacts] = field(default_factory=dict)
-    agents: dict[str, AgentFacts] = field(default_factory=dict)
-    silent: list[str] = field(default_factory=list)
-    references: list[ReferenceRow] = field(default_factory=list)
+    ranks: dict[tuple[str, int], ProcessFacts] = {}
+    agents: dict[str, AgentFacts] = {}
+    silent: list[str] = []
+    references: list[ReferenceRow] = []

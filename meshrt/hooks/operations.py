@@ -17,6 +17,7 @@ that no later code reads a dict by string.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
@@ -256,6 +257,7 @@ def read(kind: type[T], plain: object, what: str) -> T:
         raise ProtocolError(f"{what} is not valid: {error} (is the other side of another version?)") from None
 
 
+@functools.cache
 def _arguments(cls: type) -> Sequence[type]:
     """Return the types in brackets behind the base of a class of operations."""
     for base in cls.__mro__:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from meshrt.hooks.fate import Fate
 from meshrt.selection import Shape
@@ -23,8 +24,7 @@ class Silent(NamedTuple):
     since: float
 
 
-@dataclass(frozen=True, slots=True)
-class MeshFacts:
+class MeshFacts(msgspec.Struct, frozen=True):
     """One mesh. Numbers are base ranks; a rank that something is not known of is missing there.
 
     Attributes:
@@ -42,13 +42,13 @@ class MeshFacts:
     mesh_id: str
     name: str
     shape: Shape
-    hosts: Mapping[int, str] = field(default_factory=dict)
-    pids: Mapping[int, int] = field(default_factory=dict)
+    hosts: Mapping[int, str] = {}
+    pids: Mapping[int, int] = {}
     alive: tuple[int, ...] = ()
     actors: tuple[str, ...] = ()
     started: float = 0.0
-    ended: Mapping[int, Fate] = field(default_factory=dict)
-    silent: Mapping[int, Silent] = field(default_factory=dict)
-    incarnations: Mapping[int, int] = field(default_factory=dict)
+    ended: Mapping[int, Fate] = {}
+    silent: Mapping[int, Silent] = {}
+    incarnations: Mapping[int, int] = {}
     stopping: int = 0
     over: int = 0

@@ -16,9 +16,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
+
+import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.fate import Fate
@@ -94,8 +95,7 @@ class _Goodbye(Exception):
     """The root cleans up by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
+class _Program(msgspec.Struct, frozen=True):
     """The program, as the root has described it."""
 
     run_id: str
@@ -360,14 +360,14 @@ class Agent:
         """Handle a message of a rank. Returns whether it was valid; if not, the rank is ended."""
         for frame in frames:
             try:
-                self._take(child, FROM_RANK.decode(frame.payload))
+                self._take(child, FROM_RANK.decode(frame.payload), frame.payload)
             except Exception as error:
                 # Any error: a bad message affects its sender only.
                 self._distrust(child, error)
                 return False
         return True
 
-    def _take(self, child: Child, message: FromRank) -> None:
+    def _take(self, child: Child, message: FromRank, payload: memoryview | bytes) -> None:
         match message:
             case Pong():
                 self._pulse.answered(child)
@@ -377,7 +377,7 @@ class Agent:
                 self._root.note_dropped(child.address, _counts(events))
             case _:
                 if not self._gathers.takes(child, message):
-                    self._root.pass_on(message, child.address)
+                    self._root.pass_on(message, payload, child.address)
 
     def _distrust(self, child: Child, error: Exception) -> None:
         """User code wrote into the runtime's descriptors: this rank cannot be trusted any more."""

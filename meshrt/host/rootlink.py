@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
-from meshrt.wire.control import Address, Message, control_frame
+from meshrt.wire.control import Address, Message, control_frame, passed_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.tree import DroppedOfRanks, Output, Warn
 
@@ -61,7 +61,10 @@ class RootLink:
 
     def tell(self, message: Message, address: Address | None = None) -> None:
         """Send a message that must not be lost: the agent's own, or that of the rank at ``address``."""
-        if not self._link.send([control_frame(message, address)]):
+        self._send(control_frame(message, address))
+
+    def _send(self, frame: bytes) -> None:
+        if not self._link.send([frame]):
             self._selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_event)
 
     @property
@@ -69,12 +72,12 @@ class RootLink:
         """Whether so much waits to be sent that no more may be added."""
         return self._link.backlog_bytes > WAIT_BYTES
 
-    def pass_on(self, message: Message, address: Address) -> None:
-        """Send a message of a rank, unless too many wait already and it may be left out."""
+    def pass_on(self, message: Message, payload: memoryview | bytes, address: Address) -> None:
+        """Send a message of a rank, which has come as ``payload``, unless too many wait and it may be left out."""
         if self._link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
             self.note_dropped(address, {message.ev: 1})
         else:
-            self.tell(message, address)
+            self._send(passed_frame(message, payload, address))
 
     def note_dropped(self, address: Address, events: Mapping[str, int]) -> None:
         """Events of a rank were left out: the root is told when it reads."""

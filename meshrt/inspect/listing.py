@@ -13,7 +13,7 @@ from meshrt.host.osutil import resident_bytes
 from meshrt.inspect.operations import Listing, MeshStatus, ProgramStatus, RankRow, StateGroup
 from meshrt.inspect.waittext import waits_of
 from meshrt.program.program import program_of
-from meshrt.program.states import State
+from meshrt.program.states import State, Stop
 from meshrt.program.targets import Actor, Targets, shape_in
 from meshrt.program.words import DEAD, silence
 from meshrt.selection import STATE_WORDS, Shape, near_miss
@@ -44,12 +44,11 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Listing:
     # `list bloked`: a misspelt state was taken for an actor.
     for selected in targets.everywhere(name, ranks, words=STATE_WORDS if state == "all" else ()):
         actor = selected.actor
-        states = targets.states(actor)
-        rows += [
-            row_of(targets, actor, rank, states[rank])
-            for rank in selected.ranks
-            if state == "all" or states[rank].is_in(state)
-        ]
+        stops = targets.stops(actor)
+        for rank in selected.ranks:
+            found = targets.state(actor, rank, stops[rank])
+            if state == "all" or found.is_in(state):
+                rows.append(row_of(actor, rank, stops[rank], found))
     rows.sort(key=lambda row: (row.actor, row.rank))
     size, shown = 0, 0
     while shown < min(len(rows), _MOST_ROWS) and size < _MOST_BYTES:
@@ -63,11 +62,10 @@ def with_memory(rows: Iterable[RankRow]) -> list[RankRow]:
     return [replace(row, rss=resident_bytes(row.pid) if row.state != DEAD and row.pid else 0) for row in rows]
 
 
-def row_of(targets: Targets, actor: Actor, rank: int, state: State) -> RankRow:
-    """Return the row of one rank of an actor, in this state."""
+def row_of(actor: Actor, rank: int, stop: Stop, state: State) -> RankRow:
+    """Return the row of one rank of an actor, of which the debugger knows ``stop``, in this state."""
     mesh = actor.mesh
     place = state.place
-    stop = targets.stop(actor, rank)
     shape = shape_in(stop.view, mesh.shape)
     return RankRow(
         actor.label,

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, TypeGuard
+
+import msgspec
 
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
 from meshrt.inspect.records import Kind, Record
@@ -37,8 +38,7 @@ _CLOSE = 0.5
 _LONGEST = 60
 
 
-@dataclass(slots=True)
-class Sample:
+class Sample(msgspec.Struct):
     """One thread or task at one look."""
 
     name: str

@@ -11,10 +11,12 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from meshrt.files import RUNTIME_FILES
 from meshrt.hooks.facts import Wait
@@ -50,8 +52,7 @@ class Entry(NamedTuple):
         return self.code.co_filename
 
 
-@dataclass(slots=True)
-class Mark:
+class Mark(msgspec.Struct):
     """The instruction where a thread or task was at the last look, and since when (monotonic) it is known there."""
 
     where: tuple[object, ...]

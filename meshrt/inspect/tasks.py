@@ -11,9 +11,10 @@ import gc
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from meshrt.inspect.stacks import Entry, Mark, Stack
 
@@ -33,8 +34,7 @@ _FUTURE_ITERATOR = "FutureIter"
 _GATHERED = "_GatheringFuture"
 
 
-@dataclass(slots=True)
-class TaskLook:
+class TaskLook(msgspec.Struct):
     """One task at one look."""
 
     task: asyncio.Task[Any]

@@ -12,10 +12,10 @@ import asyncio
 import os
 import time
 from collections.abc import Container
-from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Answered, Unanswered

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from meshrt.actor.context import current_call
 from meshrt.actor.faults import Lost, lost_ranks
@@ -29,8 +30,7 @@ __all__ = ["Alarm"]
 _REMEMBERED = 10_000
 
 
-@dataclass(eq=False)
-class _Left:
+class _Left(msgspec.Struct, eq=False):
     failure: MeshFailure
     #: Processes that have ended; if there are none and no hook is set, no wait is interrupted.
     lost: set[Lost]

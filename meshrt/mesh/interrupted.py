@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
+
+import msgspec
 
 from meshrt.errors import CallTimeout
 from meshrt.mesh.call import broadcast, send_call
@@ -35,8 +36,7 @@ _WAITS = {Waiting.wait.__code__: "pending", Future._wait_on_loop.__code__: "self
 _SENDS = {send_call.__code__, broadcast.__code__}
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """The wait that an exception has ended.
 
     Attributes:

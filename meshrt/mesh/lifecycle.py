@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines
@@ -26,6 +26,9 @@ from meshrt.wire.control import Address
 from meshrt.wire.operations import ActorBegun, ActorEnded, CutOff
 
 __all__ = ["Lifecycle"]
+
+#: Seconds after the birth of its last rank after which a mesh has settled: actors are there, and calls are under way.
+_SETTLED = 0.08
 
 
 class Lifecycle:
@@ -53,6 +56,8 @@ class Lifecycle:
         self._stopping = stopping
         self._loop = loop
         self._failing_soon = False
+        #: Called when a mesh has settled and is not being stopped: what the program may need later is loaded then.
+        self.on_settled: list[Callable[[], None]] = []
         #: Meshes that a rank has made: they end with it.
         self._owned: dict[Address, list[str]] = {}
         stopping.on_killed.append(self.gone)
@@ -69,6 +74,12 @@ class Lifecycle:
         record.progress.update(len(record.pids))
         if len(record.pids) == len(record.shape):
             record.initialized.resolve(None)
+            self._loop.call_later(_SETTLED, lambda: self._settled(record))
+
+    def _settled(self, record: MeshRecord) -> None:
+        if record.stopped is None:
+            for function in self.on_settled:
+                function()
 
     def gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         """A rank has ended: tell all that wait for it; a no-op the second time."""

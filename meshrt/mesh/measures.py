@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from meshrt.wire.tree import Measure
 from meshrt.wire.tree import Measured as AgentMeasured
 
 if TYPE_CHECKING:
+    import asyncio
+
     from meshrt.mesh.agents import AgentLink
 
 __all__ = ["Measures"]
@@ -47,6 +48,8 @@ class Measures:
         work: bool = False,
     ) -> Measured:
         """See `meshrt.hooks.services.RootServices.measure`."""
+        import asyncio  # start-up: the loop that runs has loaded it
+
         shares: dict[AgentLink, dict[str, list[int]]] = {}
         for mesh_id, ranks in targets.items():
             record = self._registry.meshes.get(mesh_id)

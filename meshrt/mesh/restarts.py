@@ -15,8 +15,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlace, SupervisionError, UsageError
 from meshrt.hooks.fate import Fate
@@ -37,8 +38,7 @@ __all__ = ["APART", "Rebuilding", "Restart", "Restarts", "check_max_restarts", "
 APART = 5.0
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """A rank was started again, and an actor on it built again: given to ``on_restart``.
 
     Attributes:
@@ -73,8 +73,7 @@ def check_restartable(target: Target) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Allowed:
+class _Allowed(msgspec.Struct, frozen=True):
     count: int
     #: The rank that has spawned the actor, and would build it again; ("", 0): the script.
     spawner: Address

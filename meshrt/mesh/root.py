@@ -82,9 +82,6 @@ from meshrt.transport.reserve import reserve
 
 __all__ = ["Root"]
 
-#: Seconds after which a program has started.
-_SETTLED = 1.0
-
 
 class Root:
     """The program's root: its parts, as far as others use them.
@@ -134,8 +131,8 @@ class Root:
         self.script = script = Script(services, driver, terminal, alarm, overdue)
         terminated = Terminated(driver, script.terminated)
         loop.post(lambda: terminated.start(loop.running))
-        # Not at the first failure, which is to be reported at once; nor while everything else starts.
-        loop.post(lambda: loop.call_later(_SETTLED, script.load_failures))
+        # Not at the first failure, of which the callers are to be told at once; nor while everything starts or ends.
+        lifecycle.on_settled.append(script.load_failures)
         self.ending = Ending(
             run,
             self.runtime,

@@ -6,7 +6,8 @@ import contextlib
 import os
 import secrets
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from meshrt.store.limits import LOGS_LIMIT, RUNS_LIMIT, size_asked_for, store_limit
 from meshrt.transport import directories, dirlock
@@ -20,8 +21,7 @@ _LOGS_MAX = 1 << 30
 _RUNS_MAX = 4 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What the user allows the program to take, in bytes.
 
     Attributes:

@@ -7,9 +7,11 @@ import os
 import re
 import resource
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from meshrt.errors import SpawnError, UsageError
 from meshrt.hooks.plugins import DEBUG_VALUES, POST_MORTEM_VALUES
@@ -78,8 +80,7 @@ def default_sizes() -> dict[str, int]:
     return {"gpus": count} if count else {}
 
 
-@dataclass(frozen=True)
-class MeshSpec:
+class MeshSpec(msgspec.Struct, frozen=True):
     """A checked request for processes."""
 
     name: str

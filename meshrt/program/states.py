@@ -12,7 +12,9 @@ If several things are known of a rank, the first of these is its state::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.snapshot import MeshFacts
@@ -26,8 +28,7 @@ __all__ = ["NOT_STOPPED", "PostMortem", "RankStates", "State", "Stop", "state_of
 _MEANT = {STOPPED: (STOPPED, POST_MORTEM), RUNNING: (RUNNING, BLOCKED)}
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """What a rank, or one actor of it, is doing.
 
     Attributes:
@@ -69,8 +70,7 @@ class State:
         return replace(self, word=NOT_ANSWERING, note=silence("host"))
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """What a debugger knows of one actor (or one thread) of a rank.
 
     Attributes:
@@ -98,8 +98,7 @@ NOT_STOPPED = Stop()
 """It was never stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class PostMortem:
+class PostMortem(msgspec.Struct, frozen=True):
     """An actor of a rank that is stopped after an exception.
 
     Attributes:

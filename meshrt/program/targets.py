@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.program.sources import Sources
 from meshrt.program.states import RankStates, State, Stop, state_of
-from meshrt.selection import Shape, dimensions_of, near_miss, parse, resolve
+from meshrt.selection import Shape, dimensions_of, names_states, near_miss, parse, resolve
 
 __all__ = ["Actor", "Selected", "Targets", "address", "mesh_name", "shape_in"]
 
@@ -165,24 +167,25 @@ class Targets:
             return text
         return self.actor(text).name
 
-    def states(self, actor: Actor) -> dict[int, State]:
-        """Return the state of every rank of an actor."""
-        mesh, name, thread = actor.mesh, actor.name, actor.thread
-        stops, holds, activity = self._sources.stops, self._sources.holds, self._sources.activity
-        return {
-            rank: state_of(
-                mesh,
-                rank,
-                stops.stop(mesh.mesh_id, rank, name, thread),
-                holds.stopped(mesh.mesh_id, rank, name),
-                activity.state(mesh.mesh_id, rank, name),
-            )
-            for rank in (self._views(actor) if thread else mesh.shape.ranks())
-        }
+    def stops(self, actor: Actor) -> dict[int, Stop]:
+        """Return what the debugger knows of every rank of an actor, by base rank."""
+        mesh, stops = actor.mesh, self._sources.stops
+        ranks = self._views(actor) if actor.thread else mesh.shape.ranks()
+        return {rank: stops.stop(mesh.mesh_id, rank, actor.name, actor.thread) for rank in ranks}
 
     def stop(self, actor: Actor, rank: int) -> Stop:
         """Return what the debugger knows of an actor of one rank."""
         return self._sources.stops.stop(actor.mesh.mesh_id, rank, actor.name, actor.thread)
+
+    def states(self, actor: Actor) -> dict[int, State]:
+        """Return the state of every rank of an actor."""
+        return {rank: self.state(actor, rank, stop) for rank, stop in self.stops(actor).items()}
+
+    def state(self, actor: Actor, rank: int, stop: Stop) -> State:
+        """Return the state of one rank of an actor, of which the debugger knows ``stop``."""
+        mesh, holds, activity = actor.mesh, self._sources.holds, self._sources.activity
+        held = holds.stopped(mesh.mesh_id, rank, actor.name)
+        return state_of(mesh, rank, stop, held, activity.state(mesh.mesh_id, rank, actor.name))
 
     def _views(self, actor: Actor) -> Mapping[int, Shape | None]:
         """Return the ranks where the actor, or its thread, was stopped."""
@@ -206,8 +209,8 @@ class Targets:
         if not text.strip():
             members = stopped if actor.thread and not any_thread else mesh.shape.ranks()
             return Selected(actor, tuple(sorted(members)))
-        facts = RankStates(self.states(actor))
         selection = parse(text)
+        facts = RankStates(self.states(actor) if names_states(selection) else {})
         if dimensions_of(selection) <= set(mesh.shape.labels):
             return Selected(actor, tuple(resolve(selection, mesh.shape, facts=facts)))
         shapes = {rank: shape_in(view, mesh.shape) for rank, view in stopped.items()}

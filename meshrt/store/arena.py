@@ -14,7 +14,8 @@ import mmap
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from meshrt.errors import MeshError
 from meshrt.store.mapping import Mapping
@@ -46,19 +47,17 @@ def file_chunk(folder: str, _name: str, size: int) -> int:
     return descriptor
 
 
-@dataclass(eq=False)
-class Chunk:
+class Chunk(msgspec.Struct, eq=False):
     """One file that is mapped for writing here, and for reading elsewhere."""
 
     id: int
     descriptor: int
     mapping: Mapping
     free: Ranges
-    committed: Ranges = field(default_factory=Ranges)
+    committed: Ranges = msgspec.field(default_factory=Ranges)
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
+class Block(msgspec.Struct, frozen=True, eq=False):
     """Bytes that were allocated."""
 
     chunk: Chunk

@@ -8,8 +8,9 @@ Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst ("Memory Inte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from meshrt.transport.reserve import reserve
 
@@ -22,8 +23,7 @@ _V1 = "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 60
 
 
-@dataclass(frozen=True)
-class MemoryGroup:
+class MemoryGroup(msgspec.Struct, frozen=True):
     """A group of which the files of the memory controller can be seen.
 
     Attributes:

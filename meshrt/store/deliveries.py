@@ -15,7 +15,8 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.hostlinks import HostLink, HostLinks, Lost
@@ -33,16 +34,15 @@ Answer = Callable[[Delivered | Later | Refusal | Silent], bool]
 _PATIENCE = 10.0
 
 
-@dataclass(eq=False)
-class _Offer:
+class _Offer(msgspec.Struct, eq=False):
     """All segments of a delivery, to one host."""
 
     host: Host
     link: HostLink
     #: By the number that it was offered with: the segment.
-    asked: dict[int, int] = field(default_factory=dict)
+    asked: dict[int, int] = {}
     #: By segment: where it is there.
-    there: dict[int, Loan] = field(default_factory=dict)
+    there: dict[int, Loan] = {}
     #: When it was last heard of (monotonic).
     heard: float = 0.0
     lost: bool = False

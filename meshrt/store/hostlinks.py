@@ -12,7 +12,8 @@ from __future__ import annotations
 import selectors
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.dialling import knock
@@ -31,8 +32,7 @@ _READS = 16
 _DIALS = 5
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """The connection has ended; ``why`` follows "the host that ..."."""
 
     why: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from meshrt.errors import MeshError, ProtocolError, StoreFull
 from meshrt.store.arena import file_chunk, memory_chunk
@@ -30,8 +31,7 @@ Answer = Callable[[Imported | Later | Refusal], object]
 """Answers the peer that has asked."""
 
 
-@dataclass(frozen=True)
-class _Waiting:
+class _Waiting(msgspec.Struct, frozen=True):
     """A peer that has asked for a segment that is not here yet."""
 
     number: int
@@ -40,8 +40,7 @@ class _Waiting:
     pids: Sequence[int]
 
 
-@dataclass(eq=False)
-class _Import:
+class _Import(msgspec.Struct, eq=False):
     link: HostLink
     loan: Loan
     waiting: list[_Waiting]

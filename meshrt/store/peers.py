@@ -10,7 +10,8 @@ import os
 import selectors
 import socket
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+
+import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.exports import Exports
@@ -34,14 +35,13 @@ from meshrt.wire.handshake import ROLE_STORE, Identity, ServerHandshake
 __all__ = ["Peer", "Peers"]
 
 
-@dataclass(eq=False)
-class Peer:
+class Peer(msgspec.Struct, eq=False):
     """One connection."""
 
     stream: DescriptorStream
     #: ... or, of the store of another machine, the negative number of that connection.
     pid: int
-    exports: Exports = field(default_factory=Exports)
+    exports: Exports = msgspec.field(default_factory=Exports)
 
 
 class Peers:

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from meshrt.errors import StoreFull
 
 __all__ = ["Chunk", "Registry", "Segment"]
 
 
-@dataclass(eq=False)
-class Segment:
+class Segment(msgspec.Struct, eq=False):
     """One object in shared memory. Times: monotonic ns of this host."""
 
     id: int
@@ -46,11 +46,10 @@ class Segment:
     #: It is in a file, not in memory.
     disk: bool = False
     #: pid -> count; a count may be negative for a while.
-    holders: dict[int, int] = field(default_factory=dict)
+    holders: dict[int, int] = {}
 
 
-@dataclass(eq=False)
-class Chunk:
+class Chunk(msgspec.Struct, eq=False):
     """One file that segments are in."""
 
     id: int
@@ -61,8 +60,8 @@ class Chunk:
     #: It is not written to again, so it goes when nothing of it is held: its owner has ended.
     orphan: bool = False
     #: Processes that may have mapped it.
-    readers: set[int] = field(default_factory=set)
-    segments: set[int] = field(default_factory=set)
+    readers: set[int] = set()
+    segments: set[int] = set()
 
 
 class Registry:

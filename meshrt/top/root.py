@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from meshrt.hooks.facts import Answered
 from meshrt.hooks.fate import Fate

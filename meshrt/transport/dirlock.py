@@ -16,8 +16,9 @@ import os
 import stat
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from meshrt.transport.kernel import boot_id, kernel_state, pid_namespace, start_of
 from meshrt.transport.writing import open_private
@@ -35,8 +36,7 @@ _READ_MAX = 8 << 20
 _locks: dict[Path, _Lock] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(msgspec.Struct, frozen=True):
     """A descriptor, and what it was opened on: user code may close it, and its number be given away."""
 
     descriptor: int
@@ -57,8 +57,7 @@ class _Open:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Lock:
+class _Lock(msgspec.Struct, frozen=True):
     file: _Open
     directory: _Open
 

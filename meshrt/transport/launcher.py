@@ -13,8 +13,9 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from meshrt.transport.directories import ERROR_FILE
 
@@ -24,8 +25,7 @@ __all__ = ["FAULT_FILE", "children_file", "give_back", "launcher_file", "take"]
 FAULT_FILE = "MESHRT_FAULT_FILE"
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
+class _Taken(msgspec.Struct, frozen=True):
     pid: int
     path: Path
 

@@ -11,8 +11,9 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import OutLink
@@ -59,8 +60,7 @@ class _Reads(Protocol):
     def poll_nowait(self) -> None: ...
 
 
-@dataclass(frozen=True, eq=False)
-class _AfterWriting:
+class _AfterWriting(msgspec.Struct, frozen=True, eq=False):
     written: Callable[[], bool]
     deadline: float
     action: Callable[[float], None]

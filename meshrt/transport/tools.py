@@ -12,9 +12,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.hooks.facts import Body
@@ -40,8 +41,7 @@ _CONNECT_SECONDS = 60.0
 A = TypeVar("A", bound=Data)
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """A running program: its root process."""
 
     run_id: str

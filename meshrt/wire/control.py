@@ -10,6 +10,7 @@ Nothing here is ever a pickle.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from types import UnionType
 from typing import ClassVar, Generic, TypeVar, cast, get_args
 
@@ -20,7 +21,7 @@ from meshrt.errors import ProtocolError
 from meshrt.wire.frames import CONTROL_MAX, pack_header
 from meshrt.wire.messages import CONTROL
 
-__all__ = ["Address", "Catalogue", "Message", "control_frame", "relayed_frame"]
+__all__ = ["Address", "Catalogue", "Message", "control_frame", "passed_frame", "relayed_frame"]
 
 Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
@@ -55,12 +56,12 @@ class Catalogue(Generic[M]):
 
     def __init__(self, messages: type[M] | UnionType) -> None:
         types: tuple[type[Message], ...] = get_args(messages) or (messages,)
-        self._types: dict[str, type[Message]] = {}
+        self._types: dict[str, type[M]] = {}
         for message in types:
             tag = str(message.__struct_config__.tag)
             if tag in self._types:
                 raise ValueError(f"two messages are called {tag!r}")
-            self._types[tag] = message
+            self._types[tag] = cast("type[M]", message)
 
     def decode(self, payload: memoryview | bytes) -> M:
         """Return the message in the payload of a CONTROL frame. Raises ProtocolError, which names what was expected."""
@@ -76,10 +77,9 @@ class Catalogue(Generic[M]):
             expected = ", ".join(sorted(self._types))
             raise ProtocolError(f"a control message of type {kind[:40]!r}; expected one of {expected}")
         try:
-            found = msgspec.convert(fields, message, builtin_types=_BYTES)
+            return msgspec.convert(fields, message, builtin_types=_BYTES)
         except msgspec.ValidationError as error:
             raise ProtocolError(f"an invalid control message of type {kind!r}: {error}") from None
-        return cast(M, found)
 
 
 def _unpacked(payload: memoryview | bytes) -> object:
@@ -95,14 +95,23 @@ def control_frame(message: Message, address: Address | None = None) -> bytes:
     Args:
         address: The rank that the message is for (root to rank) or from (rank to root); None: it is the peer's own.
     """
+    #: A part and what it is as plain data, by identity: a long message is encoded twice, but converted once.
+    parts: dict[int, tuple[object, object]] = {}
+
+    def plain(part: object) -> object:
+        known = parts.get(id(part))
+        if known is None:
+            known = parts[id(part)] = part, _plain(part)
+        return known[1]
+
     try:
-        fields = _plain(message)
-        payload = _packed(fields)
+        fields = {"t": _tag(message), **msgspec.structs.asdict(message)}
+        payload = _packed(fields, plain)
         if message.any_depth and len(payload) > _SHALLOW:
             wrapped: object = fields
             for _ in range(_ENVELOPES):
                 wrapped = [wrapped]
-            payload = _packed(wrapped)[_ENVELOPES:]
+            payload = _packed(wrapped, plain)[_ENVELOPES:]
     except (ValueError, OverflowError) as error:
         raise ProtocolError(f"a control message ({_tag(message)}) that cannot be encoded: {error}") from None
     if len(payload) > CONTROL_MAX:
@@ -115,16 +124,26 @@ def relayed_frame(payload: bytes | bytearray | memoryview, address: Address | No
     return b"".join((pack_header(CONTROL, address, len(payload)), payload))
 
 
-def _packed(value: object) -> bytes:
+def passed_frame(message: Message, payload: memoryview | bytes, address: Address) -> bytes:
+    """Return the CONTROL frame that passes on a message which has come. Raises ProtocolError as `control_frame`.
+
+    A short one goes on as it came: it cannot be nested too deep, and who reads it decodes the same bytes.
+
+    Args:
+        payload: What ``message`` was decoded from.
+        address: The rank that it came from.
+    """
+    return relayed_frame(payload, address) if len(payload) <= _SHALLOW else control_frame(message, address)
+
+
+def _packed(value: object, plain: Callable[[object], object]) -> bytes:
     # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
-    packed: bytes = msgpack.packb(value, default=_plain, unicode_errors="backslashreplace")
+    packed: bytes = msgpack.packb(value, default=plain, unicode_errors="backslashreplace")
     return packed
 
 
 def _plain(value: object) -> dict[str, object] | tuple[object, ...]:
-    """Return a message, or a part of one, as msgpack takes it. Raises TypeError for what is neither."""
-    if isinstance(value, Message):
-        return {"t": _tag(value), **msgspec.structs.asdict(value)}
+    """Return a part of a message as msgpack takes it. Raises TypeError for what cannot be one."""
     if isinstance(value, msgspec.Struct):  # `meshrt.hooks.operations.Data`
         plain: dict[str, object] | tuple[object, ...] = msgspec.to_builtins(value, builtin_types=_BYTES)
         return plain

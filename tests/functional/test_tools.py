@@ -7,11 +7,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt import MeshError, UsageError, proc_mesh
 from meshrt.errors import AuthenticationError, RankPlace, SelectionError, SupervisionError

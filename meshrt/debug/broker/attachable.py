@@ -90,8 +90,9 @@ def snapshot_of(session: Session, targets: Targets) -> Snapshot:
     if actor is None:
         raise UsageError(f"the mesh of {session.name} has ended")
     rank, at = session.key.rank, session.at
+    stop = targets.stop(actor, rank)
     return Snapshot(
-        **asdict(row_of(targets, actor, rank, targets.states(actor)[rank])),
+        **asdict(row_of(actor, rank, stop, targets.state(actor, rank, stop))),
         session=session.state,
         reason=at.reason,
         text=session.text,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -186,3 +188,22 @@ def test_python_is_told_from_other_lines() -> None:
         assert is_python("x = 3") and is_python("for x in y:") and is_python("'\\d'") and is_python("f(")
         assert not is_python("where trainer") and not is_python("1 +* 2") and not is_python("\x00")
         assert is_expression("x if a else '\\d'") and not is_expression("x = 3") and not is_expression("(" * 5000)
+
+
+def test_a_parser_is_made_once_for_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """argparse takes ten times as long to make a parser as to use it."""
+    typed("show big")
+    monkeypatch.setattr(argparse.ArgumentParser, "__init__", None)
+    assert typed("show small")["kind"] == "small"
+    with pytest.raises(UsageError, match="no option '--narrow'"):
+        typed("show --narrow")
+    assert typed("show --wide")["wide"] is True
+    assert typed("show")["wide"] is False
+
+
+def test_lines_of_several_threads_do_not_meet_in_a_parser() -> None:
+    """argparse changes its parser while it parses."""
+    lines = [f"show {'big' if n % 2 else 'small'} trainer -n {n}" for n in range(200)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(typed, lines))
+    assert [(each["kind"], each["number"]) for each in found] == [("big" if n % 2 else "small", n) for n in range(200)]

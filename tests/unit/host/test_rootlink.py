@@ -13,7 +13,7 @@ import pytest
 from meshrt.hooks.fate import Fate
 from meshrt.host.rootlink import RootLink
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
-from meshrt.wire.control import Message
+from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.tree import Answer, Event, Gone, Pulse, Request, Warn
 from tests.support.control import fields_of, plain
@@ -35,6 +35,11 @@ class Ends:
         self._ours = ours
         self.root.setblocking(False)
         self._decoder = control_decoder()
+
+    def pass_on(self, message: Message) -> None:
+        """Pass on a message of a rank."""
+        (frame,) = control_decoder().receive_data(control_frame(message))
+        self.link.pass_on(message, frame.payload, ADDRESS)
 
     def _received(self, _frame: Frame) -> None:
         raise AssertionError("the root says nothing")
@@ -77,7 +82,7 @@ def test_events_that_are_too_many_are_left_out_and_counted(ends: Ends) -> None:
     sent = 1000
     for number in range(sent):
         event = "unhandled" if number % 4 else "failure.record"
-        ends.link.pass_on(Event(event, {"number": number, "text": LARGE}), ADDRESS)
+        ends.pass_on(Event(event, {"number": number, "text": LARGE}))
     assert ends.waiting < EVENT_BYTES + SLACK
     told = ends.read()
     came = [message["body"]["number"] for _, message in told if message["t"] == "ev"]
@@ -110,7 +115,7 @@ def test_what_must_not_be_lost_comes_in_order_however_much_waits(ends: Ends) -> 
     sent: list[Message] = []
     while not ends.link.full:
         sent.append(messages[len(sent) % len(messages)])
-        ends.link.pass_on(sent[-1], ADDRESS)
+        ends.pass_on(sent[-1])
     assert ends.waiting > WAIT_BYTES
     gone = Gone("m", 3, Fate("died"))
     ends.link.tell(gone)
@@ -125,7 +130,7 @@ def test_of_what_counts_until_the_next_one_only_the_last_waits(ends: Ends) -> No
 
     ends.link.tell_latest(pulse(0, "stopped"), ("m", 0))
     while ends.waiting <= EVENT_BYTES:
-        ends.link.pass_on(Event("unhandled", {"text": LARGE}), ADDRESS)
+        ends.pass_on(Event("unhandled", {"text": LARGE}))
     before = ends.waiting
     for _ in range(100):
         for state in ("busy", "answering", "stopped"):

@@ -109,6 +109,22 @@ def test_a_mesh_has_started_when_every_rank_listens(bench: Bench) -> None:
     assert bench.mesh.initialized.finished and bench.progress.counts == [1, 2]
 
 
+def test_what_may_be_needed_later_is_loaded_when_a_mesh_has_settled(bench: Bench) -> None:
+    """The first death must find it loaded; the start and the end of a program must not wait for it."""
+    loaded: list[int] = []
+    bench.lifecycle.on_settled.append(lambda: loaded.append(1))
+    bench.start([0])
+    assert not bench.loop.later
+    bench.start([1])
+    ((seconds, settled),) = bench.loop.later
+    assert 0 < seconds < 0.1 and not loaded
+    settled()
+    assert loaded == [1]
+    bench.stopping.stop("m", 0.0, "")
+    settled()
+    assert loaded == [1]
+
+
 def test_a_mesh_with_a_rank_that_could_not_be_started_is_stopped(bench: Bench) -> None:
     bench.start([0])
     bench.lifecycle.gone("m", 1, Fate("unborn", hint="no memory"))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.measured import Measured
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
+from meshrt.inspect.listing import rows_of
 from meshrt.program.chosen import choose
 from meshrt.program.places import Place
 from meshrt.program.program import Program, program_of
@@ -89,6 +90,36 @@ def test_what_a_debugger_has_stopped_can_be_selected_and_named() -> None:
     assert [actor.label for actor in targets.actors()] == ["trainer", "trainer/loader"]
     chosen = choose(targets, "", "")
     assert [chosen.doing("m1", rank).word for rank in range(4)] == ["running", "stopped", "stopped", "running"]
+
+
+class Counted(Stops):
+    """A debugger that counts how often it is asked for a stop."""
+
+    asked = 0
+
+    def stop(self, mesh_id: str, rank: int, actor: str, thread: str) -> Stop:
+        self.asked += 1
+        return super().stop(mesh_id, rank, actor, thread)
+
+
+def test_states_are_looked_up_for_the_ranks_that_need_them_and_once() -> None:
+    """A terminal attaches to one rank of a thousand, and a listing has a row for each."""
+    found = program(MESH)
+    found.sources.stops = stops = Counted(("m1", 1, "trainer", ""))
+    targets = found.targets
+    assert targets.select("trainer", "1").ranks == (1,)
+    assert stops.asked == 0
+    actor = targets.actor("trainer")
+    stop = targets.stop(actor, 1)
+    assert targets.state(actor, 1, stop) == stop.state
+    assert stops.asked == 1
+    assert [(row.rank, row.state, row.line) for row in rows_of(targets, "all", "trainer", "").rows] == [
+        (0, "running", 0),
+        (1, "stopped", 7),
+        (2, "running", 0),
+        (3, "running", 0),
+    ]
+    assert stops.asked == 5
 
 
 def test_dims_of_the_view_through_which_ranks_were_called_can_be_used() -> None:

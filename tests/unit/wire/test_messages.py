@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException, SelectionError, SupervisionError, UsageError
-from meshrt.wire import tree
-from meshrt.wire.control import Catalogue, Message, control_frame, relayed_frame
+from meshrt.hooks.operations import Data
+from meshrt.wire import control, tree
+from meshrt.wire.control import Catalogue, Message, control_frame, passed_frame, relayed_frame
 from meshrt.wire.errors import error_from_wire, error_to_wire, failure_of, refusal, refused, why_of
 from meshrt.wire.frames import FrameDecoder
 from meshrt.wire.tree import FROM_RANK, Answer, Event, Refusal
@@ -26,6 +27,11 @@ REMOTES: st.SearchStrategy[RemoteException] = st.recursive(
     lambda inner: st.builds(RemoteException, TEXTS, TEXTS, TEXTS, st.just(()), inner),
     max_leaves=5,
 )
+
+
+class Row(Data, frozen=True):
+    number: int
+    text: str
 
 
 @pytest.mark.parametrize("address", [None, ("mesh", 3)])
@@ -41,6 +47,32 @@ def test_a_message_is_passed_on_as_it_was_encoded() -> None:
     (frame,) = FrameDecoder().receive_data(sent)
     assert relayed_frame(frame.payload, ("mesh", 3)) == sent
     assert relayed_frame(frame.payload) == control_frame(Event("held", {"held": True}))
+
+
+@pytest.mark.parametrize("length", [10, 1000])
+def test_what_a_rank_sends_is_passed_on_as_it_came_if_it_is_short(length: int) -> None:
+    """What is short cannot be nested too deep; a long message is encoded anew, which is refused for one that is."""
+    message = Event("held", {"text": "x" * length})
+    odd = msgpack.packb({"t": "ev", "ev": "held", "body": message.body, "further": 1})
+    (frame,) = FrameDecoder().receive_data(passed_frame(message, odd, ("m", 3)))
+    assert frame.header == ["m", 3]
+    assert FROM_RANK.decode(frame.payload) == message
+    assert (bytes(frame.payload) == odd) == (length == 10)
+
+
+def test_the_parts_of_a_long_message_are_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is encoded twice; a listing of a thousand ranks has as many rows."""
+    rows = [Row(number, "x" * 20) for number in range(100)]
+    converted: list[object] = []
+
+    def plain_part(part: object) -> object:
+        converted.append(part)
+        return msgspec.to_builtins(part)
+
+    monkeypatch.setattr(control, "_plain", plain_part)
+    (frame,) = FrameDecoder().receive_data(control_frame(Answer(1, {"rows": rows})))
+    assert FROM_RANK.decode(frame.payload) == Answer(1, {"rows": [msgspec.to_builtins(row) for row in rows]})
+    assert len(converted) == 100
 
 
 @pytest.mark.parametrize(
