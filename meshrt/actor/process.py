@@ -58,11 +58,13 @@ from meshrt.hooks.plugins import plugins
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
+from meshrt.selection import Shape
 from meshrt.store.store import Store
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import (
+    ActorSpawned,
     AllowRestarts,
     Cut,
     CutOff,
@@ -438,6 +440,10 @@ class RankProcess:
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
         """Call back when another rank listens."""
         self.ask_later(WhenBorn(mesh_id, rank), lambda _answer, _error: callback())
+
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
+        """Tell that an actor is about to be built on a view of a mesh."""
+        self.report(ActorSpawned(mesh_id, actor, view.to_wire()))
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""

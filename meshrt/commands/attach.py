@@ -28,7 +28,8 @@ COMMAND = Command(
     aliases=("a",),
     stays=True,
     details=(
-        "What the rank wrote last is shown again. Then every line is a pdb command of that rank, until `detach`.\n"
+        "What the rank wrote last is shown again, unless it was an answer to another terminal's `p` or `cast`. Then\n"
+        "every line is a pdb command of that rank, until `detach`.\n"
         "There `q` asks before it aborts the endpoint, and Ctrl-C returns here without touching the rank."
     ),
     record={

@@ -52,10 +52,11 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, wait
         return replace(facts, mesh=name, ranks=(rank,))
     if mesh is None:
         return replace(facts, rank=rank, incarnation=-fate.restarts)
+    actors = mesh.actors_of(rank)
     return replace(
         facts,
         mesh=name,
-        actor=mesh.actors[0] if len(mesh.actors) == 1 else "",
+        actor=actors[0] if len(actors) == 1 else "",
         rank=rank,
         coordinates=dict(mesh.shape.coordinates(rank)),
         incarnation=mesh.incarnations.get(rank, 0) - fate.restarts,

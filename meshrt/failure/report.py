@@ -387,7 +387,7 @@ def shown_line(line: str) -> str:
 def stack_lines(stacks: MergedStacks) -> list[str]:
     """Return merged stacks as lines of the report; damaged data gives no error."""
     try:
-        text = render_stacks(stacks, source=lambda _file, _line: "")
+        text = render_stacks(stacks, source=lambda _file, _line: "", once=True)
     except (ValueError, IndexError):  # numbers in a file may be any
         return ["not known: the file is damaged there"]
     return [shown_line(line) for line in text.split("\n")]

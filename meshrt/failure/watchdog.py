@@ -61,7 +61,7 @@ class Watchdog:
             for group in gathered.groups:
                 stacks.add(group)
             if gathered.done:
-                lines = render_stacks(stacks.answer()).split("\n")
+                lines = render_stacks(stacks.answer(), once=True).split("\n")
                 left_out = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
                 where = "\n".join([*lines[:_LINES], *left_out])
                 kept = stacks.standstill(keys)

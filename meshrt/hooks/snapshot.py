@@ -31,7 +31,8 @@ class MeshFacts(msgspec.Struct, frozen=True):
         hosts: Names of hosts, of every rank.
         pids: Of the ranks that have been born, those that ended since included.
         alive: The ranks that have not ended, those that are not born yet included.
-        actors: The names of those that run, the first one first.
+        actors: Those that run, the first one first: the view that each was spawned on, by the base ranks that have it,
+            those that have ended with it included.
         started: When it was asked for (epoch seconds).
         ended: The ranks that have ended, and how.
         silent: The ranks that live and do not answer.
@@ -45,10 +46,14 @@ class MeshFacts(msgspec.Struct, frozen=True):
     hosts: Mapping[int, str] = {}
     pids: Mapping[int, int] = {}
     alive: tuple[int, ...] = ()
-    actors: tuple[str, ...] = ()
+    actors: Mapping[str, Mapping[int, Shape]] = {}
     started: float = 0.0
     ended: Mapping[int, Fate] = {}
     silent: Mapping[int, Silent] = {}
     incarnations: Mapping[int, int] = {}
     stopping: int = 0
     over: int = 0
+
+    def actors_of(self, rank: int) -> list[str]:
+        """Return the names of the actors of a base rank, the first one first."""
+        return [name for name, views in self.actors.items() if rank in views]

@@ -14,7 +14,7 @@ from meshrt.inspect.operations import Listing, MeshStatus, ProgramStatus, RankRo
 from meshrt.inspect.waittext import waits_of
 from meshrt.program.program import program_of
 from meshrt.program.states import State, Stop
-from meshrt.program.targets import Actor, Targets, shape_in
+from meshrt.program.targets import Actor, Targets
 from meshrt.program.words import DEAD, silence
 from meshrt.selection import STATE_WORDS, Shape, near_miss
 
@@ -46,9 +46,10 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Listing:
         actor = selected.actor
         stops = targets.stops(actor)
         for rank in selected.ranks:
-            found = targets.state(actor, rank, stops[rank])
-            if state == "all" or found.is_in(state):
-                rows.append(row_of(actor, rank, stops[rank], found))
+            if rank in stops:
+                found = targets.state(actor, rank, stops[rank])
+                if state == "all" or found.is_in(state):
+                    rows.append(row_of(actor, rank, stops[rank], found))
     rows.sort(key=lambda row: (row.actor, row.rank))
     size, shown = 0, 0
     while shown < min(len(rows), _MOST_ROWS) and size < _MOST_BYTES:
@@ -66,7 +67,7 @@ def row_of(actor: Actor, rank: int, stop: Stop, state: State) -> RankRow:
     """Return the row of one rank of an actor, of which the debugger knows ``stop``, in this state."""
     mesh = actor.mesh
     place = state.place
-    shape = shape_in(stop.view, mesh.shape)
+    shape = actor.shape_at(rank, stop.view)
     return RankRow(
         actor.label,
         mesh.mesh_id,
@@ -105,7 +106,7 @@ def status_of(targets: Targets, services: RootServices) -> ProgramStatus:
             mesh.name,
             sizes=list(mesh.shape.extent.items()),
             alive=len(mesh.alive),
-            actors=mesh.actors,
+            actors=list(mesh.actors),
             gone=_by((str(ended), rank) for rank, ended in mesh.ended.items()),
             silent=_by((silence(silent.state), rank) for rank, silent in mesh.silent.items()),
         )

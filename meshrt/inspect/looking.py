@@ -71,7 +71,7 @@ class Looking:
         stacks = Stacks(verbose=verbose, thread=thread, actors=activity.actors, waits=activity.waits())
         targets: dict[str, set[int]] = {}
         if actor or ranks:
-            for selected in known.everywhere(actor, ranks, any_thread=True):
+            for selected in known.everywhere(actor, ranks, any_thread=True, bare=True):
                 targets.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
         for mesh in known.meshes():
             wanted = targets.get(mesh.mesh_id, set()) if actor or ranks else set(mesh.shape.ranks())
@@ -96,7 +96,7 @@ class Looking:
         actor, ranks = asked.actor, asked.ranks
         meshes = self._program.targets.meshes()
         found: dict[str, tuple[str, MeshFacts, set[int]]] = {}
-        for selected in self._program.targets.everywhere(actor, ranks) if actor or ranks else ():
+        for selected in self._program.targets.everywhere(actor, ranks, bare=True) if actor or ranks else ():
             mesh = selected.actor.mesh
             label = selected.actor.label if actor else mesh_name(mesh, meshes)
             found.setdefault(mesh.mesh_id, (label, mesh, set()))[2].update(selected.ranks)

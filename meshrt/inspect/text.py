@@ -19,9 +19,12 @@ Ranks are shown where they change: a line without them belongs to those of the l
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
-from meshrt.inspect.merged import MergedMesh, MergedStacks, RankClass, RankSet, StackNode, StackTree
+from msgspec.structs import replace
+
+from meshrt.inspect.merged import MergedFrame, MergedMesh, MergedStacks, RankClass, RankSet, StackNode, StackTree
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
@@ -32,16 +35,25 @@ __all__ = ["render_stacks"]
 #: Most columns of the ranks, before the frames.
 _RANKS = 34
 
+N = TypeVar("N", bound=StackNode)
+#: Stack frames from the outermost one; and these, with what is done there.
+_Path = tuple[MergedFrame, ...]
+_Place = tuple[object, ...]
+
 _STATES = {IDLE: "waits for messages", STOPPED: "stopped in the debugger", "busy": "in C code"}
 
 
-def render_stacks(stacks: MergedStacks, *, source: Callable[[str, int], str] = linecache.getline) -> str:
+def render_stacks(
+    stacks: MergedStacks, *, source: Callable[[str, int], str] = linecache.getline, once: bool = False
+) -> str:
     """Return merged stacks as text.
 
     Args:
         source: Returns the source line of (file, line), or "": shown below the innermost frames.
+        once: Show each place of an actor once. Of calls of concurrent endpoints one is shown for the actor, and the
+            others as tasks: those that are at the same place are left out.
     """
-    lines = [line for mesh in stacks.meshes for line in _Mesh(mesh, source).lines()]
+    lines = [line for mesh in stacks.meshes for line in _Mesh(mesh, source, once=once).lines()]
     waits = wait_lines(stacks)
     if waits:
         lines += ["who waits for whom", *(f"  {line}" for line in waits)]
@@ -53,8 +65,9 @@ def render_stacks(stacks: MergedStacks, *, source: Callable[[str, int], str] = l
 class _Mesh:
     """The text of one mesh."""
 
-    def __init__(self, mesh: MergedMesh, source: Callable[[str, int], str]) -> None:
+    def __init__(self, mesh: MergedMesh, source: Callable[[str, int], str], *, once: bool) -> None:
         self._mesh = mesh
+        self._once = once
         self._source = source
         self._total = mesh.asked
         self._digits = len(str(self._total))
@@ -66,8 +79,11 @@ class _Mesh:
         head = f"{_count(self._total, 'rank')} of {mesh.name}"
         answered = mesh.answered.count
         yield f"{head}, {answered} answered" if answered < self._total else head
+        actors = {tree.label: tree for tree in mesh.trees if tree.kind == "actor" and self._once}
         for tree in mesh.trees:
-            yield from self._tree(tree)
+            shown = _beside(tree, actors[tree.label]) if tree.kind == "task" and tree.label in actors else tree
+            if shown is not None:
+                yield from self._tree(shown)
         for entry in mesh.without:
             yield f"  {self._label(entry)}: {entry.why}"
         if mesh.waiting.count:
@@ -139,6 +155,32 @@ class _Mesh:
 
     def _label(self, part: RankSet) -> str:
         return f"{part.count:>{self._digits}}/{self._total}  {_set(part)}"
+
+
+def _beside(tasks: StackTree, actor: StackTree) -> StackTree | None:
+    """Return the stacks of an actor's tasks without those that are shown for the actor; None: nothing is left."""
+    known = dict(_places(actor, ()))
+
+    def left(node: N, above: _Path) -> N | None:
+        path = (*above, *node.frames)
+        children = [below for child in node.children if (below := left(child, path)) is not None]
+        classes = [each for each in node.classes if not known.get(_place(path, each), frozenset()) >= set(each.ranks)]
+        return replace(node, children=children, classes=classes) if children or classes else None
+
+    return left(tasks, ())
+
+
+def _places(node: StackNode, above: _Path) -> Iterator[tuple[_Place, frozenset[int]]]:
+    """Yield all places of a node and below it, with their ranks."""
+    path = (*above, *node.frames)
+    for each in node.classes:
+        yield _place(path, each), frozenset(each.ranks)
+    for child in node.children:
+        yield from _places(child, path)
+
+
+def _place(path: _Path, leaf: RankClass) -> _Place:
+    return tuple((frame.file, frame.function, *frame.lines) for frame in path), leaf.state, leaf.holder, leaf.source
 
 
 def _about(leaf: RankClass) -> str:

@@ -268,7 +268,7 @@ class Looking:
             node="" if agent is None else agent.node,
             address="" if agent is None else agent.address,
             pid=pid,
-            actors=list(mesh.actors),
+            actors=mesh.actors_of(rank),
             state=doing.word,
             note=_note(doing),
             store_own=held.own if in_store else None,

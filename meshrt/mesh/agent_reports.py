@@ -58,7 +58,7 @@ class AgentReports:
             return
         rank = output.rank
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-        first = next(iter(record.actors), record.name)
+        first = next(iter(record.actors_of(rank, stopped=True)), record.name)
         text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in output.lines)
         self._terminal.write(text, err=output.err)
 

@@ -37,7 +37,7 @@ class Births:
         operations = [operation for given in self._at_birth for operation in given()]
         for rank in record.incarnations.keys() & set(ranks):  # one at a time
             again = self._restarts.actors(record.mesh_id, rank)
-            gone = [actor for actor, had in record.actors.items() if rank in had and actor not in again]
+            gone = [actor for actor, known in record.actors.items() if known.had_by(rank) and actor not in again]
             operations.append(Stopped(gone))
         common = Spawn(
             mesh=record.mesh_id,

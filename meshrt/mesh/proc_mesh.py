@@ -288,6 +288,7 @@ class ProcMesh(MeshTrait):
             raise UsageError("on_restart= is told of restarts: give max_restarts= too")
         else:
             end_rebuilding(target)
+        current_runtime().tree.actor_spawned(self._mesh_id, name, self._own_shape)
         return ActorMesh(cls, target, send_init(target, cls.__qualname__, packed))
 
     def stop(self, grace: float = 5.0) -> Future[None]:

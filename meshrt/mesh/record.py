@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from meshrt.errors import RankPlace
@@ -25,6 +25,57 @@ class Owner(NamedTuple):
     mesh_id: str
     rank: int
     actor: str
+
+
+class ActorRecord:
+    """Where one actor lives. Its spawner tells the ranks; each of them tells when it begins there and when it ends.
+
+    Of a rank: ``spawned -> begun -> stopped -> spawned ...``; if its process is started again, it is spawned again.
+    """
+
+    def __init__(self) -> None:
+        #: Whether it lives there, by the ranks that have begun it.
+        self.begun: dict[int, bool] = {}
+        #: The view that it was spawned on last, by base rank.
+        self._spawned: dict[int, Shape] = {}
+        #: What `views` has returned; None: something has changed since.
+        self._views: dict[int, Shape] | None = None
+
+    def spawned(self, view: Shape) -> None:
+        """Note that it is spawned on a view."""
+        self._views = None
+        for rank in view.ndslice:
+            self._spawned[rank] = view
+            if not self.begun.get(rank):
+                self.begun.pop(rank, None)
+
+    def told(self, rank: int, *, here: bool) -> None:
+        """Note that a rank has begun it, or has stopped it (``here`` is False)."""
+        self._views = None
+        self.begun[rank] = here
+
+    def restarted(self, rank: int, *, again: bool) -> None:
+        """Note that the process of a rank is started again, with the actor or without it."""
+        if rank in self.begun:
+            self.told(rank, here=False)
+            if again:
+                del self.begun[rank]
+
+    def had_by(self, rank: int) -> bool:
+        """Whether it was spawned on a rank, whatever has become of it."""
+        return rank in self.begun or rank in self._spawned
+
+    def views(self, whole: Shape) -> Mapping[int, Shape]:
+        """Return the view that it was spawned on, by the ranks that have it or are to have it.
+
+        Args:
+            whole: The view that is returned where it is not known yet: a rank tells its part at another time.
+        """
+        if self._views is None:
+            ranks = {rank for rank in self._spawned if self.begun.get(rank, True)}
+            ranks.update(rank for rank, here in self.begun.items() if here)
+            self._views = {rank: self._spawned.get(rank, whole) for rank in sorted(ranks)}
+        return self._views
 
 
 class MeshRecord:
@@ -65,8 +116,8 @@ class MeshRecord:
         self.started = time.time_ns() / 1e9
         #: Ranks that live but do not answer: "stopped" or "busy", and since when.
         self.silent: dict[int, tuple[str, float]] = {}
-        #: Every actor that there was, the first one first: whether it lives, by the ranks that have had it.
-        self.actors: dict[str, dict[int, bool]] = {}
+        #: Every actor that there was, the first one first.
+        self.actors: dict[str, ActorRecord] = {}
         self.initialized: Settled[None] = _Start(
             driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
         )
@@ -128,13 +179,23 @@ class MeshRecord:
         """Return the ranks that have not ended."""
         return [rank for rank in range(len(self.shape)) if rank not in self.fates]
 
-    def running_actors(self) -> list[str]:
-        """Return the actors that some rank still has, and those that were never stopped, though their ranks died."""
-        return [
-            name
-            for name, ranks in self.actors.items()
-            if all(ranks.values()) or any(here and rank not in self.fates for rank, here in ranks.items())
-        ]
+    def actors_of(self, rank: int, *, stopped: bool = False) -> list[str]:
+        """Return the actors that live on a rank, the first one first; ``stopped``: with those that did before."""
+        return [name for name, actor in self.actors.items() if rank in actor.begun and (stopped or actor.begun[rank])]
+
+    def running_actors(self) -> dict[str, Mapping[int, Shape]]:
+        """Return the actors that some rank still has, and those that were never stopped, though their ranks died.
+
+        Each with the view that it was spawned on, by base rank.
+        """
+        return {
+            name: actor.views(self.shape)
+            for name, actor in self.actors.items()
+            if actor.begun
+            and (
+                all(actor.begun.values()) or any(here and rank not in self.fates for rank, here in actor.begun.items())
+            )
+        }
 
 
 class _Start(Settled[None]):

@@ -8,10 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container
 
+from meshrt.errors import ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.mesh.agents import AgentLink
-from meshrt.mesh.record import MeshRecord
+from meshrt.mesh.record import ActorRecord, MeshRecord
+from meshrt.selection import Shape
 
 __all__ = ["Registry"]
 
@@ -84,9 +86,8 @@ class Registry:
             del record.pids[rank]
             record.silent.pop(rank, None)
             record.incarnations[rank] = incarnation = record.incarnations.get(rank, 0) + 1
-            for ranks in record.actors.values():
-                if rank in ranks:
-                    ranks[rank] = False
+            for name, actor in record.actors.items():
+                actor.restarted(rank, again=name in actors)
             waiting = record.restart_callbacks.pop(rank, [])
             born = record.born_callbacks.setdefault(rank, [])
             born += [_bind_restart(callback, incarnation, fate) for actor, callback in waiting if actor in actors]
@@ -112,12 +113,21 @@ class Registry:
             for _, callback in callbacks:
                 callback(0, Fate("stopped"))
 
+    def actor_spawned(self, mesh_id: str, name: str, view: Shape) -> None:
+        """An actor is about to be built on a view. Raises ProtocolError: that is no part of the mesh."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            if record is not None:
+                if not set(view.ndslice) <= set(record.shape.ndslice):
+                    raise ProtocolError(f"{view} is no part of mesh {record.name} with {record.shape}")
+                record.actors.setdefault(name, ActorRecord()).spawned(view)
+
     def actor(self, mesh_id: str, rank: int, name: str, *, here: bool) -> None:
         """An actor of the rank has begun, or was stopped (``here`` is False)."""
         with self._lock:
             record = self.meshes.get(mesh_id)
             if record is not None:
-                record.actors.setdefault(name, {})[rank] = here
+                record.actors.setdefault(name, ActorRecord()).told(rank, here=here)
 
     def of_agent(self, agent: AgentLink) -> list[tuple[MeshRecord, list[int]]]:
         """Return the ranks that live below an agent, by mesh."""
@@ -191,7 +201,7 @@ def _described(record: MeshRecord) -> MeshFacts:
         hosts={rank: agent.host for rank, agent in enumerate(record.agent_of)},
         pids=dict(record.pids),
         alive=tuple(record.alive()),
-        actors=tuple(record.running_actors()),
+        actors=record.running_actors(),
         started=record.started,
         ended=dict(record.fates),
         silent={rank: Silent(state, since) for rank, (state, since) in record.silent.items()},

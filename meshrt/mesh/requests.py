@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
 from meshrt.mesh.alarm import Alarm
@@ -21,8 +21,10 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
+from meshrt.selection import Shape
 from meshrt.wire.control import Address
 from meshrt.wire.operations import (
+    ActorSpawned,
     AllowRestarts,
     Ended,
     Initialized,
@@ -76,12 +78,20 @@ class RankRequests:
         services.serve_ranks_later(StopMesh, self._stop)
         services.on_report(Told, lambda _mesh_id, _rank, told: alarm.told((told.mesh, told.rank, told.pid)))
         services.on_report(AllowRestarts, self._allow_restarts)
+        services.on_report(ActorSpawned, self._actor_spawned)
 
     def _watch(self, _address: Address, asked: Watch, answer: DataReply[Ended]) -> None:
         self._registry.watch(asked.mesh, asked.rank, lambda fate: answer(Ended(fate)))
 
     def _allow_restarts(self, mesh_id: str, rank: int, asked: AllowRestarts) -> None:
         self._restarts.allow(asked.mesh, list(asked.ranks), asked.actor, asked.count, (mesh_id, rank))
+
+    def _actor_spawned(self, _mesh_id: str, _rank: int, told: ActorSpawned) -> None:
+        try:
+            view = Shape.from_wire(told.view)
+        except ValueError as error:
+            raise ProtocolError(f"the view of actor {told.actor!r}: {error}") from None
+        self._registry.actor_spawned(told.mesh, told.actor, view)
 
     def _restarted(self, _address: Address, asked: WhenRestarted, answer: DataReply[Restarted]) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:

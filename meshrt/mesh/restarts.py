@@ -105,7 +105,7 @@ class Restarts:
             allowed = self._allowed.get(address)
             if not allowed or fate.kind != "died" or record.stopped is not None or rank not in record.pids:
                 return ""
-            others = sorted(name for name, ranks in record.actors.items() if ranks.get(rank) and name not in allowed)
+            others = sorted(name for name in record.actors_of(rank) if name not in allowed)
             if others:
                 return f"{others[0]} lives there too, and has no max_restarts"
             begun = self._begun.get(address, [])

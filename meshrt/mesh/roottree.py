@@ -12,6 +12,7 @@ from meshrt.hooks.operations import Data, Operation
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
+from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.wire.operations import Unhandled
 
@@ -49,6 +50,10 @@ class RootTree:
         if self._registry.watch(mesh_id, rank, callback):
             for told in self.on_told:
                 self._loop.post(told)
+
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
+        """An actor is about to be built on a view of a mesh."""
+        self._registry.actor_spawned(mesh_id, actor, view)
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""

@@ -65,11 +65,11 @@ def _ranks(targets: Targets, actor: str, ranks: str) -> dict[str, list[int]]:
     if not actor and not ranks:
         return {mesh.mesh_id: list(mesh.shape.ranks()) for mesh in targets.meshes()}
     found: dict[str, list[int]] = {}
-    for part in targets.everywhere(actor, ranks, any_thread=True):
+    for part in targets.everywhere(actor, ranks, any_thread=True, bare=True):
         mesh_id = part.actor.mesh.mesh_id
         found[mesh_id] = sorted({*found.get(mesh_id, ()), *part.ranks})
     if not found:
-        raise UsageError("ranks cannot be selected, as no actor runs; expected neither an actor nor a selection")
+        raise UsageError("no rank can be selected: nothing runs")
     return found
 
 

@@ -1,15 +1,17 @@
 """Which ranks a user means by an actor's name and a selection.
 
 Selections are evaluated by `meshrt.selection`: numbers are base ranks, dims are those of the whole mesh, no matter what
-has stopped. Dims that the mesh does not have (``pp`` of a reshaped mesh) are those of the views through which the ranks
-that are stopped were called.
+has stopped, and the result stays inside the ranks where the actor lives. Dims that the mesh does not have (``pp`` of a
+reshaped mesh) are those of the view that the actor was spawned on, and of the views through which the ranks that are
+stopped were called.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,22 +22,53 @@ from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.program.sources import Sources
 from meshrt.program.states import RankStates, State, Stop, state_of
-from meshrt.selection import Shape, dimensions_of, names_states, near_miss, parse, resolve
+from meshrt.selection import (
+    Selection,
+    Shape,
+    check_numbers,
+    complain,
+    dimensions_of,
+    fold_ranks,
+    names_states,
+    near_miss,
+    parse,
+    resolve,
+)
 
-__all__ = ["Actor", "Selected", "Targets", "address", "mesh_name", "shape_in"]
+__all__ = ["Actor", "Selected", "Targets", "address", "mesh_name"]
 
 _NAME = re.compile(r"([\w-]+)(?:@([\w.-]+))?(?:/([\w.-]+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """One actor of one mesh, and one of its threads ("": the thread that runs its endpoints)."""
+    """One actor of one mesh, and one of its threads ("": the thread that runs its endpoints).
+
+    Attributes:
+        name: "": what runs on the ranks that have no actor.
+        label: Its name, with its mesh where several have this name: ``debugee``, ``debugee@k3f``.
+        views: The view that it was spawned on, by the base ranks where it lives.
+    """
 
     mesh: MeshFacts
     name: str
     thread: str
-    #: Its name, with its mesh where several have this name: ``debugee``, ``debugee@k3f``.
     label: str
+    views: Mapping[int, Shape]
+
+    def shape_at(self, rank: int, called: Shape | None = None) -> Shape:
+        """Return the shape whose dims name a rank: that of the mesh, unless a view has dims of its own.
+
+        Args:
+            called: The view through which the actor was called there, if that is known.
+        """
+        return _own_dims(called, _own_dims(self.views.get(rank), self.mesh.shape))
+
+    @property
+    def whose(self) -> str:
+        """The ranks where it lives, in words."""
+        count = len(self.views)
+        return f"{self.label}, which is on {'rank' if count == 1 else 'ranks'} {fold_ranks(self.views)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +129,40 @@ class Targets:
         for mesh in meshes:
             for name in mesh.actors:
                 known[mesh.mesh_id, name, ""] = mesh
-        for mesh_id, name, thread in self._sources.stops.threads():
+        stops = self._sources.stops
+        for mesh_id, name, thread in stops.threads():
             if mesh_id in by_id:
                 known[mesh_id, name, thread] = by_id[mesh_id]
         names = [(name, thread) for _, name, thread in known]
         return [
-            Actor(mesh, name, thread, address(name, thread, mesh_name(mesh, meshes) if count > 1 else ""))
+            Actor(
+                mesh,
+                name,
+                thread,
+                address(name, thread, mesh_name(mesh, meshes) if count > 1 else ""),
+                # A session may be left of an actor that was stopped.
+                mesh.actors.get(name) or dict.fromkeys(stops.views(mesh.mesh_id, name, thread), mesh.shape),
+            )
             for (_, name, thread), mesh in known.items()
             for count in [names.count((name, thread))]
         ]
 
-    def name_of_rank(self, mesh_id: str) -> str:
-        """Return the name of a mesh's ranks where no actor is meant; "": no such mesh, or it is being stopped."""
+    def bare(self) -> Iterator[Actor]:
+        """Yield, for each mesh, what runs on the ranks that have no actor."""
+        meshes = self.meshes()
+        for mesh in meshes:
+            bare = [rank for rank in mesh.shape.ndslice if not mesh.actors_of(rank)]
+            if bare:
+                yield Actor(mesh, "", "", mesh_name(mesh, meshes), dict.fromkeys(bare, mesh.shape))
+
+    def names_of_ranks(self, mesh_id: str) -> dict[int, str]:
+        """Return the names of a mesh's ranks where no actor is meant; {}: no such mesh, or it is being stopped."""
         for mesh in self.meshes():
             if mesh.mesh_id == mesh_id and not mesh.stopping:
-                labels = [actor.label for actor in self.actors() if actor.mesh.mesh_id == mesh_id and not actor.thread]
-                return labels[0] if len(labels) == 1 else mesh.name or mesh_id
-        return ""
+                actors = [actor for actor in self.actors() if actor.mesh.mesh_id == mesh_id and not actor.thread]
+                labels = {rank: [each.label for each in actors if rank in each.views] for rank in mesh.shape.ndslice}
+                return {rank: names[0] if len(names) == 1 else mesh.name or mesh_id for rank, names in labels.items()}
+        return {}
 
     def _only(self) -> Actor:
         actors = [actor for actor in self.actors() if not actor.thread]
@@ -143,7 +193,7 @@ class Targets:
         found = [actor for actor in actors if (actor.name, actor.thread) == (name, thread)]
         if not found and any_thread:
             found = [
-                Actor(actor.mesh, name, thread, f"{actor.label}/{thread}")
+                dataclasses.replace(actor, thread=thread, label=f"{actor.label}/{thread}")
                 for actor in actors
                 if (actor.name, actor.thread) == (name, "")
             ]
@@ -170,7 +220,7 @@ class Targets:
     def stops(self, actor: Actor) -> dict[int, Stop]:
         """Return what the debugger knows of every rank of an actor, by base rank."""
         mesh, stops = actor.mesh, self._sources.stops
-        ranks = self._views(actor) if actor.thread else mesh.shape.ranks()
+        ranks = self._views(actor) if actor.thread else actor.views
         return {rank: stops.stop(mesh.mesh_id, rank, actor.name, actor.thread) for rank in ranks}
 
     def stop(self, actor: Actor, rank: int) -> Stop:
@@ -202,43 +252,70 @@ class Targets:
             any_thread: As in `actor`; then "" denotes all ranks, not only those on which the thread has stopped.
 
         Raises:
-            SelectionError: The text is not in the grammar, or what it names does not exist.
+            SelectionError: The text is not in the grammar, or what it names does not exist: a rank that does not have
+                the actor, say.
         """
+        if not text.strip():
+            members = self._views(actor) if actor.thread and not any_thread else actor.views
+            return Selected(actor, tuple(sorted(members)))
+        return self._evaluate(actor, parse(text), strict=True)
+
+    def _evaluate(self, actor: Actor, selection: Selection, *, strict: bool = False) -> Selected:
+        """Return the ranks of ``actor`` that a selection denotes.
+
+        Args:
+            strict: Refuse numbers of ranks that do not have the actor. Otherwise they are left out.
+
+        Raises:
+            SelectionError: What it names does not exist, or it denotes no rank of the actor.
+        """
+        denoted = self._denoted(actor, selection)
+        if strict:
+            check_numbers(selection, actor.mesh.shape, actor.views, actor.whose)
+        ranks = tuple(sorted(denoted & actor.views.keys()))
+        if not ranks:
+            raise complain(f"this selects no rank of {actor.whose}", selection.text, selection.expr.span)
+        return Selected(actor, ranks)
+
+    def _denoted(self, actor: Actor, selection: Selection) -> set[int]:
+        """Return the ranks that a selection denotes, ranks of the mesh without the actor included."""
         mesh = actor.mesh
         stopped = self._views(actor)
-        if not text.strip():
-            members = stopped if actor.thread and not any_thread else mesh.shape.ranks()
-            return Selected(actor, tuple(sorted(members)))
-        selection = parse(text)
         facts = RankStates(self.states(actor) if names_states(selection) else {})
         if dimensions_of(selection) <= set(mesh.shape.labels):
-            return Selected(actor, tuple(resolve(selection, mesh.shape, facts=facts)))
-        shapes = {rank: shape_in(view, mesh.shape) for rank, view in stopped.items()}
-        views = list(dict.fromkeys(shapes.values()))
+            return set(resolve(selection, mesh.shape, facts=facts, allow_empty=len(actor.views) < len(mesh.shape)))
+        named: dict[Shape, set[int]] = {}
+        for rank in actor.views:
+            shape = actor.shape_at(rank)
+            if shape is not mesh.shape:
+                named.setdefault(shape, set()).add(rank)
+        for rank, view in stopped.items():
+            named.setdefault(actor.shape_at(rank, view), set()).add(rank)
         wanted: set[int] = set()
         reached: set[int] = set()
         problems: list[SelectionError] = []
-        for view in views:
+        for shape, members in named.items():
             try:
-                ranks = resolve(selection, view, numbering=mesh.shape, facts=facts, allow_empty=True)
+                ranks = resolve(selection, shape, numbering=mesh.shape, facts=facts, allow_empty=True)
             except SelectionError as error:
                 problems.append(error)
                 continue
             reached.update(ranks)
-            wanted.update(rank for rank in ranks if shapes.get(rank) == view)
-        if not reached:
-            if problems and len(problems) == len(views):
+            wanted.update(members.intersection(ranks))
+        if len(problems) == len(named):
+            if problems:
                 raise problems[0]
-            resolve(selection, mesh.shape, facts=facts)  # says why there is none
-        return Selected(actor, tuple(sorted(wanted | (reached - set(shapes)))))
+            resolve(selection, mesh.shape, facts=facts)  # says which dims there are
+        return wanted | reached.difference(*named.values())
 
     def everywhere(
-        self, name: str, text: str, *, any_thread: bool = False, words: Sequence[str] = ()
+        self, name: str, text: str, *, any_thread: bool = False, words: Sequence[str] = (), bare: bool = False
     ) -> list[Selected]:
         """Return the ranks that ``text`` denotes on actor ``name``, or ("") on every actor that has such ranks.
 
         Args:
             any_thread, words: As in `actor`.
+            bare: Without a name: also ranks that have no actor, as those of an actor without a name.
 
         Raises:
             UsageError: There is no such actor, or no actor at all.
@@ -247,11 +324,20 @@ class Targets:
         if name:
             actor = self.actor(name, any_thread=any_thread, words=words)
             return [self.select_of(actor, text, any_thread=any_thread)]
+        return self.among([*self.actors(), *(self.bare() if bare else ())], text)
+
+    def among(self, actors: Iterable[Actor], text: str) -> list[Selected]:
+        """Return the ranks that ``text`` denotes on those of some actors that have such ranks.
+
+        Raises:
+            SelectionError: None has such ranks.
+        """
+        selection = parse(text) if text.strip() else None
         found = []
         problem: SelectionError | None = None
-        for actor in self.actors():
+        for actor in actors:
             try:
-                found.append(self.select_of(actor, text))
+                found.append(self.select_of(actor, "") if selection is None else self._evaluate(actor, selection))
             except SelectionError as error:
                 problem = error
         if problem is not None and not found:
@@ -288,6 +374,6 @@ def address(actor: str, thread: str = "", mesh: str = "") -> str:
     return actor + (f"@{mesh}" if mesh else "") + (f"/{thread}" if thread else "")
 
 
-def shape_in(view: Shape | None, whole: Shape) -> Shape:
-    """Return the shape whose dims name a rank: ``whole``, unless the view has dims of its own."""
+def _own_dims(view: Shape | None, whole: Shape) -> Shape:
+    """Return ``whole``, or the view if that has dims of its own."""
     return whole if view is None or set(view.labels) <= set(whole.labels) else view

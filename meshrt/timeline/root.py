@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshrt.errors import SelectionError, UsageError
+from meshrt.errors import UsageError
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation, Nothing
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all
 from meshrt.program.program import program_of
 from meshrt.program.words import silence
-from meshrt.selection import Selection, names_states, parse, resolve
 from meshrt.timeline.operations import (
     Begin,
     BeginOnRank,
@@ -75,25 +74,10 @@ class Timelines:
 
     def _chosen(self, text: str) -> dict[str, tuple[int, ...]]:
         """Return the ranks of a selection, by mesh id; a state selects the ranks that are in it now."""
-        selection = parse(text)
-        if not names_states(selection):
-            return self._selected(selection)
         found: dict[str, set[int]] = {}
-        for selected in program_of(self._services).targets.everywhere("", text):
+        for selected in program_of(self._services).targets.everywhere("", text, bare=True):
             found.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
         return {mesh_id: tuple(sorted(members)) for mesh_id, members in found.items()}
-
-    def _selected(self, selection: Selection) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
-        problem: SelectionError | None = None
-        for mesh in self._services.meshes():
-            try:
-                found[mesh.mesh_id] = tuple(resolve(selection, mesh.shape))
-            except SelectionError as error:
-                problem = problem or error
-        if problem is not None and not found:
-            raise problem
-        return found
 
     def _alive(self, recording: _Recording) -> dict[str, list[int]]:
         alive = {}

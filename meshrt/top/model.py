@@ -217,7 +217,7 @@ class Model:
             look.since,
             look.place,
             look.note,
-            tuple(mesh.actors),
+            tuple(look.actors),
         )
         if row.state == DEAD:
             return row

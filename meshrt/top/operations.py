@@ -58,6 +58,7 @@ class RankLook(Data, frozen=True, array_like=True):
     Attributes:
         pid: 0: not known.
         incarnation: How often it was started again.
+        actors: Their names.
         state: A word of `meshrt.program.words`; ``since``: epoch seconds, 0: not known.
         place, note: Where it is stopped, and further facts of its state; "": none.
         store: Bytes in shared memory, its own and the references it holds of others.
@@ -69,6 +70,7 @@ class RankLook(Data, frozen=True, array_like=True):
     host: str
     pid: int
     incarnation: int
+    actors: Sequence[str]
     state: str
     since: float
     place: str
@@ -84,7 +86,6 @@ class MeshLook(Data, frozen=True):
     mesh_id: str
     name: str
     shape: Sequence[object]
-    actors: Sequence[str]
 
 
 class Looked(Data, frozen=True):

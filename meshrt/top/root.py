@@ -86,6 +86,7 @@ class Looks:
                         host=host,
                         pid=pid,
                         incarnation=mesh.incarnations.get(rank, 0),
+                        actors=mesh.actors_of(rank),
                         state=doing.word,
                         since=doing.since,
                         place=doing.where,
@@ -95,7 +96,7 @@ class Looks:
                         work=told.get(address),
                     )
                 )
-        kept = [MeshLook(mesh.mesh_id, mesh.name, mesh.shape.to_wire(), mesh.actors) for mesh in meshes]
+        kept = [MeshLook(mesh.mesh_id, mesh.name, mesh.shape.to_wire()) for mesh in meshes]
         return Looked(time.time_ns() / 1e9, self._services.run_id, kept, rows)
 
     def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: ProcessFacts | None) -> State:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
+from meshrt.selection import Shape
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["ProgramTree", "Tree"]
@@ -38,6 +39,9 @@ class Tree(Protocol):
 
 class ProgramTree(Tree, Protocol):
     """The control tree, as far as the calls of a process need it."""
+
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
+        """Tell the root that an actor is about to be built on a view of a mesh. Any thread."""
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again, as far as an actor is concerned. Any thread."""

@@ -16,6 +16,7 @@ from meshrt.wire.control import Address
 __all__ = [
     "ActorBegun",
     "ActorEnded",
+    "ActorSpawned",
     "AllowRestarts",
     "Cut",
     "CutOff",
@@ -136,6 +137,14 @@ class AllowRestarts(Report, frozen=True, tag="mesh.restarts"):
     ranks: Sequence[int]
     actor: str
     count: int
+
+
+class ActorSpawned(Report, frozen=True, tag="mesh.actor"):
+    """An actor is about to be built on a view of a mesh (`Shape.to_wire`)."""
+
+    mesh: str
+    actor: str
+    view: Sequence[object]
 
 
 class ActorBegun(Report, frozen=True, tag="actor"):

@@ -10,7 +10,7 @@ from meshrt.debug.dap.held import held_by_ide
 from meshrt.debug.operations import Snapshot
 from meshrt.debug.protocol import RUNNING
 from meshrt.errors import UsageError
-from meshrt.hooks.services import RootServices
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.listing import row_of
 from meshrt.program.places import Place
 from meshrt.program.targets import Selected, Targets
@@ -29,10 +29,11 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
     """
     actor = targets.actor(name, any_thread=True)
     if text.isidentifier() and text not in STATE_WORDS:
-        numbers = ",".join(f"{label}=0" for label in actor.mesh.shape.labels)
+        rank = min(actor.views)
+        coordinates = ",".join(f"{label}={index}" for label, index in actor.shape_at(rank).coordinates(rank).items())
         raise UsageError(
-            f"{text!r} is not a rank; expected its number or its coordinates: attach {actor.label} 0, or "
-            f"attach {actor.label} {numbers}"
+            f"{text!r} is not a rank; expected its number or its coordinates: attach {actor.label} {rank}, or "
+            f"attach {actor.label} {coordinates}"
         )
     selected = targets.select_of(actor, text, any_thread=True)
     if len(selected.ranks) != 1:
@@ -57,7 +58,7 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
         )
     if held.ide:
         raise UsageError(f"{label} rank {rank} is in {held.ide}: stop, look at and resume it there")
-    first = selected.actor.name == next(iter(mesh.actors), "")
+    first = mesh.actors_of(rank)[:1] == [selected.actor.name]
     how = how_to_stop(label, f"ranks({rank})", first=first, thread=bool(selected.actor.thread))
     other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
     raise UsageError(
@@ -73,15 +74,16 @@ def orphans(services: RootServices, targets: Targets, selected: Selected | None)
         selected: Look at these ranks only; None: at all.
     """
     found: dict[tuple[str, int], str] = {}
-    for actor in targets.actors() if selected is None else [selected.actor]:
-        for rank in actor.mesh.shape.ranks() if selected is None else selected.ranks:
-            if held_by_ide(services, actor.mesh.mesh_id, rank).lost:
-                found.setdefault((actor.mesh.mesh_id, rank), actor.label)
+    for part in targets.everywhere("", "", bare=True) if selected is None else [selected]:
+        mesh_id = part.actor.mesh.mesh_id
+        for rank in part.ranks:
+            if held_by_ide(services, mesh_id, rank).lost:
+                found.setdefault((mesh_id, rank), part.actor.label)
     return found
 
 
-def snapshot_of(session: Session, targets: Targets) -> Snapshot:
-    """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last.
+def snapshot_of(session: Session, targets: Targets, client: ToolClient) -> Snapshot:
+    """Return the answer to a terminal that attaches: where ``session`` is stopped, its prompt, what it has written.
 
     Raises:
         UsageError: Its mesh has ended.
@@ -95,7 +97,7 @@ def snapshot_of(session: Session, targets: Targets) -> Snapshot:
         **asdict(row_of(actor, rank, stop, targets.state(actor, rank, stop))),
         session=session.state,
         reason=at.reason,
-        text=session.text,
+        text=session.text_for(client),
         headline=at.headline,
         code=_code(at.place),
         prompt=at.prompt,

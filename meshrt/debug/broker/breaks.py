@@ -134,7 +134,7 @@ class Breaks:
         if not ranks and "@" not in actor:
             return None
         chosen: dict[str, frozenset[int]] = {}
-        for part in self._targets.everywhere(actor, ranks):
+        for part in self._targets.everywhere(actor, ranks, bare=True):
             mesh = part.actor.mesh
             chosen[mesh.mesh_id] = chosen.get(mesh.mesh_id, frozenset()) | frozenset(part.ranks)
             if set(part.ranks) <= set(mesh.ended):
@@ -149,12 +149,22 @@ class Breaks:
         lines: dict[str, list[Address]] = {}
         near: set[str] = set()
         price = ""
+        # Where its actor does not live, it waits for nothing that is worth a line.
+        homes = {
+            (actor.mesh.mesh_id, rank)
+            for actor in self._targets.actors()
+            if actor.name == added.spec.actor
+            for rank in actor.views
+        }
         for group in answers:
             ranks = _addresses(group)
             if isinstance(group, Answered):
                 price = price or group.same.price
                 found = next((each for each in group.same.breaks if each.id == number), None)
-                states.setdefault(found.state if found else "pending", []).extend(ranks)
+                state = found.state if found else "pending"
+                concerned = [rank for rank in ranks if state != "pending" or rank in homes] if homes else ranks
+                if concerned:
+                    states.setdefault(state, []).extend(concerned)
                 if found and found.line:
                     lines.setdefault(str(found.line), []).extend(ranks)
                 if found and found.near:
@@ -170,12 +180,21 @@ class Breaks:
         if problems and ("bound" not in states):
             del self._breaks[number]
             await self._push(added.holds)
+            self._free(number)
             reason = "; ".join(f"{state} ({fold_meshes(_by_mesh(states[state]), names)})" for state in problems)
             raise UsageError(f"no breakpoint at {added.row.place}: {reason}")
         row = asdict(added.row)
         return BreakSet(
             **row, states=_all_by_mesh(states), price=price, lines=_all_by_mesh(lines), near=sorted(near), meshes=names
         )
+
+    def _free(self, number: int) -> None:
+        """A breakpoint was refused: the next one has its number, unless a later number was given meanwhile."""
+        if self._number == number:
+            self._number -= 1
+        for ids in self._going.values():
+            if number in ids:
+                ids.remove(number)
 
     @staticmethod
     def _place(place: str, actor: str) -> tuple[str, int, str]:

@@ -273,7 +273,8 @@ class Broker:
 
     async def _names(self, client: ToolClient, asked: Names) -> KnownNames:
         actors = self._targets.actors()
-        views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
+        views = [view for actor in actors for view in dict.fromkeys((actor.mesh.shape, *actor.views.values()))]
+        views += [session.view for session in self._table if session.view]
         dims = dict.fromkeys(label for view in views for label in view.labels)
         stopped = {actor.label: self._stopped(actor)[:_MOST_NAMED] for actor in actors}
         return KnownNames(sorted(stopped), list(dims), stopped)
@@ -307,7 +308,7 @@ class Broker:
         session.holder = client
         session.waiter = session.attachment = attachment
         self._attached[client.id] = attachment
-        return snapshot_of(session, self._targets)
+        return snapshot_of(session, self._targets, client)
 
     async def _detach(self, client: ToolClient, asked: ops.Detach) -> Nothing:
         self._release(client)

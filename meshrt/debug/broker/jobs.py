@@ -132,6 +132,7 @@ class Job:
         at = session.at
         prompt = "" if at.prompt == PDB_PROMPT else at.prompt
         self._settle(session, "answered", session.text + prompt, at.facts, failed=bool(at.error))
+        self._answered(session)
         return not self.left
 
     def printed(self, session: Session, text: str) -> None:
@@ -141,6 +142,7 @@ class Job:
         """Report the rank as resumed or aborted; after a step, wait for its next stop."""
         if how != "step":
             self._settle(session, "aborted" if how == "quit" else "resumed", session.text)
+            self._answered(session)
 
     def ended(self, session: Session, why: str) -> None:
         """Report the rank as gone if ``why`` says how its process ended, else as ended."""
@@ -156,6 +158,11 @@ class Job:
         if session.waiter is self:
             session.waiter = session.attachment
         self.answer(session.key, kind, text, facts, failed=failed)
+
+    def _answered(self, session: Session) -> None:
+        """Note that the terminal gets the session's text, unless it no longer waits for it."""
+        if not self.left:
+            session.answered = self.client.id
 
     def _push(self) -> None:
         self._scheduled = False

@@ -9,7 +9,6 @@ printed at growing intervals (`FIRST_REMINDER_SECONDS` to `LONGEST_REMINDER_SECO
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import prod
 
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.operations import Notice
@@ -62,7 +61,7 @@ class Notices:
         self.coming: dict[Session, None] = {}
         self._happened: dict[tuple[str, str, str], list[int]] = {}
         #: Names of the ranks of each mesh, by mesh id, for this wave.
-        self._names: dict[str, str] = {}
+        self._names: dict[str, dict[int, str]] = {}
         self._quiet = True  # nothing has happened since the last tick
         self._ticks = 0  # of the present wave
         self._reminder = FIRST_REMINDER_SECONDS
@@ -80,10 +79,10 @@ class Notices:
             one, many: The text for one rank (``"is gone"``), and for several ("": the same).
             actor: The actor's label; "": the rank as a whole.
         """
-        name = self._names.get(mesh_id)
-        if name is None:
-            name = self._names[mesh_id] = self._targets.name_of_rank(mesh_id)
-        name = name and (actor or name)
+        names = self._names.get(mesh_id)
+        if names is None:
+            names = self._names[mesh_id] = self._targets.names_of_ranks(mesh_id)
+        name = names.get(rank, "") and (actor or names[rank])
         if name:
             self._happened.setdefault((name, one, many or one), []).append(rank)
             self._event()
@@ -175,7 +174,7 @@ def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]
     for session in sessions:
         actor = by_key.get((session.key.mesh_id, session.key.actor, session.key.thread))
         label = actor.label if actor is not None else session.name
-        size = prod(actor.mesh.shape.ndslice.sizes) if actor is not None else 0
+        size = len(actor.views) if actor is not None else 0
         verb = "failed" if session.at.reason == "post-mortem" else "stopped"
         groups.setdefault((label, verb, size), []).append(session)
     return [_line(label, verb, members, size) for (label, verb, size), members in sorted(groups.items(), key=_label)]

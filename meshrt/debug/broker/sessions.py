@@ -13,7 +13,7 @@ from meshrt.hooks.services import ToolClient
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.program import words
 from meshrt.program.states import NOT_STOPPED, PostMortem, State, Stop
-from meshrt.program.targets import Actor, Selected, address, shape_in
+from meshrt.program.targets import Actor, Selected, address
 from meshrt.selection import Shape
 
 __all__ = ["Session", "SessionTable", "Waiter", "actor_of", "key_of", "label_of", "session_key"]
@@ -56,8 +56,10 @@ class Session:
     at: Stopped
     #: The view through which its endpoint was called, if that is known.
     view: Shape | None = None
-    #: Written since the last input: shown to a terminal that attaches.
+    #: Written since the last input: shown to a terminal that attaches (`text_for`).
     text: str = ""
+    #: The id of the terminal that was given the text as the answer to a request to many ranks; None: no such answer.
+    answered: int | None = None
     state: str = STOPPED
     #: When it was resumed last (epoch seconds); 0: never.
     resumed_at: float = 0.0
@@ -69,10 +71,6 @@ class Session:
     waiter: Waiter | None = None
     #: The attached terminal as a waiter: it is `waiter` whenever no job is.
     attachment: Waiter | None = None
-
-    def shape_in(self, whole: Shape) -> Shape:
-        """Return the shape whose dims name this rank; ``whole`` is the shape of its mesh."""
-        return shape_in(self.view, whole)
 
     @property
     def name(self) -> str:
@@ -90,7 +88,12 @@ class Session:
 
     def add_text(self, text: str) -> None:
         """Keep ``text`` for the next terminal that attaches; a long text is shortened to `TEXT_LIMIT`."""
-        self.text = cap(self.text + text, TEXT_LIMIT)
+        before = self.text if self.answered is None else ""
+        self.text, self.answered = cap(before + text, TEXT_LIMIT), None
+
+    def text_for(self, client: ToolClient) -> str:
+        """Return what a terminal that attaches is shown again; "" if it was the answer to a question of another one."""
+        return self.text if self.answered in (None, client.id) else ""
 
 
 class SessionTable:
@@ -194,7 +197,7 @@ class SessionTable:
         """Take in that a line was sent to ``session``; ``waiter`` receives its events from now on."""
         session.state = BUSY
         session.line = line
-        session.text = ""
+        session.text, session.answered = "", None
         session.waiter = waiter
 
     def remove(self, session: Session) -> None:

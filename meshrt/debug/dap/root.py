@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -18,14 +17,13 @@ from meshrt.debug.dap.held import TABLE, Held, Holds
 from meshrt.debug.dap.starting import StartedRouters
 from meshrt.debug.protocol import session_of_ide
 from meshrt.debug.switch import refuse, switched_off
-from meshrt.errors import SelectionError, UsageError
+from meshrt.errors import UsageError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.places import Place
 from meshrt.program.program import program_of
-from meshrt.selection import parse, resolve
 from meshrt.wire.source import source_text
 
 __all__ = ["Mediator", "load"]
@@ -120,28 +118,23 @@ class Mediator:
 
     def _wanted(self, name: str, text: str) -> list[ops.Rank]:
         """Return the living ranks that are denoted. Raises MeshError if no mesh has such ranks."""
-        selection = parse(text) if text else None
-        meshes = [mesh for mesh in self._services.meshes() if not mesh.stopping]
-        named = [mesh for mesh in meshes if not name or _is_called(mesh, name)]
-        if meshes and not named:
-            names = {mesh.name or mesh.mesh_id for mesh in meshes}
-            names |= {actor for mesh in meshes for actor in mesh.actors}
+        targets = program_of(self._services).targets
+        meshes = {mesh.mesh_id: mesh for mesh in targets.meshes() if not mesh.stopping}
+        actors = [
+            actor for actor in (*targets.actors(), *targets.bare()) if actor.mesh.mesh_id in meshes and not actor.thread
+        ]
+        named = [actor for actor in actors if not name or name in (actor.name, actor.mesh.name, actor.mesh.mesh_id)]
+        if actors and not named:
+            names = {mesh.name or mesh.mesh_id for mesh in meshes.values()} | {actor.name for actor in actors} - {""}
             raise UsageError(f"no mesh, and no actor, is called {name!r}; there are {', '.join(sorted(names))}")
-        found: list[ops.Rank] = []
-        problems: list[SelectionError] = []
-        for mesh in named:
-            try:
-                ranks: Sequence[int] = (
-                    sorted(mesh.shape.ranks()) if selection is None else resolve(selection, mesh.shape)
-                )
-            except SelectionError as error:
-                problems.append(error)
-                continue
-            alive = set(mesh.alive)
-            found += [self._described(mesh, rank, several=len(meshes) > 1) for rank in ranks if rank in alive]
-        if problems and len(problems) == len(named):
-            raise problems[0]
-        return found
+        found: dict[str, set[int]] = {}
+        for selected in targets.among(named, text):
+            found.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
+        return [
+            self._described(mesh, rank, several=len(meshes) > 1)
+            for mesh in meshes.values()
+            for rank in sorted(found.get(mesh.mesh_id, set()) & set(mesh.alive))
+        ]
 
     def _described(self, mesh: MeshFacts, rank: int, *, several: bool) -> ops.Rank:
         """Return what an IDE is told of a rank; ``several``: there are other meshes."""
@@ -307,10 +300,6 @@ class Mediator:
 def _held(ide: str, report: ops.Holds) -> Held:
     since = time.time_ns() / 1e9 if report.held else 0.0
     return Held(ide, since, {actor: Place(*place) for actor, place in report.places.items()})
-
-
-def _is_called(mesh: MeshFacts, name: str) -> bool:
-    return name in (mesh.name, mesh.mesh_id, *mesh.actors)
 
 
 def load(services: RootServices) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from meshrt.errors import SelectionError
@@ -27,7 +27,7 @@ from meshrt.selection.grammar.complaints import complain, near_miss
 from meshrt.selection.shape import Shape
 from meshrt.selection.views import slice_shape
 
-__all__ = ["RankFacts", "dimensions_of", "names_states", "pick", "resolve", "selector_of"]
+__all__ = ["RankFacts", "check_numbers", "dimensions_of", "pick", "resolve", "selector_of"]
 
 
 class RankFacts(Protocol):
@@ -72,6 +72,21 @@ def resolve(
     if not inside and not allow_empty:
         raise _nothing(selection, shape, found)
     return tuple(sorted(inside))
+
+
+def check_numbers(selection: Selection, numbering: Shape, members: Container[int], whose: str) -> None:
+    """Raise SelectionError if ``selection`` names a rank by its number, and that is none of ``members``.
+
+    Args:
+        numbering: As in `resolve`, which has accepted the selection.
+        members: Base ranks.
+        whose: The members in words, for the message.
+    """
+    ranks = numbering.ranks()
+    for node in _leaves(selection):
+        for item in node.items if isinstance(node, RankSet) else ():
+            if isinstance(item, Index) and ranks[item.value] not in members:
+                raise complain(f"rank {ranks[item.value]} is not a rank of {whose}", selection.text, item.span)
 
 
 def dimensions_of(selection: Selection) -> frozenset[str]:
@@ -173,10 +188,13 @@ def selector_of(shape: Shape, label: str, item: Item, text: str) -> int | slice 
 
 
 def _sizes(label: str, size: int) -> str:
-    return f"there are {size} ranks" if label == "rank" else f"{label} has size {size}"
+    ranks = "there is only one" if size == 1 else f"there are {size} ranks"
+    return ranks if label == "rank" else f"{label} has size {size}"
 
 
 def _accepted(size: int) -> tuple[str, ...]:
+    if size == 1:
+        return ("0",)
     return (f"0 to {size - 1}", f"-{size} to -1 to count from the end") if size else ()
 
 

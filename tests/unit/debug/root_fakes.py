@@ -24,7 +24,7 @@ from meshrt.inspect.root import load
 from meshrt.selection import Shape
 from tests.support.untyped import Group
 
-__all__ = ["FakeRoot", "FakeTerminal"]
+__all__ = ["FakeRoot", "FakeTerminal", "MeshOfFake"]
 
 Q = TypeVar("Q")
 A = TypeVar("A", bound=Data)
@@ -60,10 +60,14 @@ class Said(Fate):
         return self.hint
 
 
+#: Id, name, sizes, and the names of actors, or the views that they were spawned on.
+MeshOfFake = tuple[str, str, dict[str, int], tuple[str, ...] | Mapping[str, Shape]]
+
+
 class FakeRoot:
     """RootServices, with the broker and the inspection on it."""
 
-    def __init__(self, *meshes: tuple[str, str, dict[str, int], tuple[str, ...]]) -> None:
+    def __init__(self, *meshes: MeshOfFake) -> None:
         self.run_id = "run"
         self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
@@ -123,7 +127,11 @@ class FakeRoot:
                     hosts=dict.fromkeys(ranks, "node"),
                     pids={rank: 1000 + rank for rank in ranks},
                     alive=tuple(rank for rank in ranks if (mesh_id, rank) not in self.ended),
-                    actors=actors,
+                    actors={
+                        actor: dict.fromkeys(view.ndslice, view)
+                        for actor in actors
+                        for view in [actors[actor] if isinstance(actors, Mapping) else shape]
+                    },
                     started=100.0,
                     ended={rank: Said(how) for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
                     silent={rank: Silent(state, since) for rank, (state, since) in self.unanswering.items()},

@@ -11,7 +11,8 @@ from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
 from tests.unit.failure.records import raised
 
-MESH = MeshFacts("m", "train", Shape.from_extent({"n": 4}), actors=("trainer",), incarnations={2: 3})
+SHAPE = Shape.from_extent({"n": 4})
+MESH = MeshFacts("m", "train", SHAPE, actors={"trainer": dict.fromkeys(range(4), SHAPE)}, incarnations={2: 3})
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,22 @@ def test_tasks_and_threads_have_trees_of_their_own(stacks: Stacks) -> None:
     assert titles == ["trainer", "trainer, tasks", "thread load", "thread pool"]
 
 
+def test_concurrent_calls_at_one_place_can_be_shown_once(stacks: Stacks) -> None:
+    def shown(*records: Record) -> list[str]:
+        stacks.add(answered(range(64), *records))
+        return [line.strip() for line in render_stacks(stacks.answer(), once=True).splitlines()[1:]]
+
+    def task(*path: tuple[str, int, str], state: str = "blocked") -> Record:
+        return record(*path, kind="task", name="Task-7", state=state)
+
+    once = shown(record(TRAIN, RECV))
+    assert shown(task(TRAIN, RECV), task(TRAIN, RECV)) == once
+    more = shown(task(TRAIN, REDUCE))
+    assert more[: len(once)] == once and more[len(once)] == "trainer, tasks"
+    tasks = " ".join(more[len(once) :])
+    assert "allreduce" in tasks and "recv" not in tasks
+
+
 def test_few_against_few_are_no_outliers() -> None:
     for odd, named in ((0, []), (1, [3]), (2, [])):
         made = Stacks()

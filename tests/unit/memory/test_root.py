@@ -30,7 +30,9 @@ class Services:
     def meshes(self) -> Sequence[MeshFacts]:
         hosts = dict.fromkeys(range(3), "node0")
         shape, ended = Shape.from_extent({"n": 3}), {2: Fate("died", exit_code=3)}
-        return [MeshFacts("m", "mesh1", shape, hosts, {0: 100}, (0, 1), ("a",), ended=ended)]
+        return [
+            MeshFacts("m", "mesh1", shape, hosts, {0: 100}, (0, 1), {"a": dict.fromkeys(range(3), shape)}, ended=ended)
+        ]
 
     async def measure(self, *_asked: Any) -> Measured:
         agent = AgentFacts(pid=7, node="node0", address="", pss=MIB)

@@ -9,6 +9,7 @@ import pytest
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
 from meshrt.mesh.births import Births, spawn_frames
+from meshrt.mesh.record import ActorRecord
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
@@ -73,7 +74,9 @@ def test_what_one_rank_cannot_be_told_is_refused_with_its_size() -> None:
 def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> None:
     driver, restarts = Driver(SECRET, FakeTree()), Restarts()
     mesh = record(driver, FakeAgent())
-    mesh.actors = {"again": {1: False}, "gone": {1: False}, "elsewhere": {0: True}}
+    for name, rank in {"again": 1, "gone": 1, "elsewhere": 0}.items():
+        mesh.actors[name] = ActorRecord()
+        mesh.actors[name].told(rank, here=rank == 0)
     restarts.allow("m", [1], "again", 1, ("", 0))
     births = Births([lambda: [Hold(True)]], restarts)
     spec = MeshSpec.make("", {"n": 2}, {"A": "1"}, None, ())

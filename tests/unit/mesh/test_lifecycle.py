@@ -168,7 +168,7 @@ def test_an_actor_that_was_stopped_keeps_its_rank_from_no_restart(bench: Bench) 
     bench.report(1, ActorBegun("actor"))
     bench.report(1, ActorEnded("actor"))
     bench.lifecycle.gone("m", 1, DIED)
-    assert begun == ["actor"] and bench.asked == [] and bench.mesh.actors == {"actor": {1: False}}
+    assert begun == ["actor"] and bench.asked == [] and bench.mesh.actors_of(1) == []
 
 
 def test_what_a_rank_has_made_ends_with_it(bench: Bench) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from meshrt.errors import ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.future import Settled
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
+from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
 from tests.unit.mesh import root_fakes
 from tests.unit.mesh.root_fakes import FakeAgent
@@ -113,6 +115,60 @@ def test_an_actor_is_there_while_some_rank_has_it(registry: Registry) -> None:
         registry.gone("m", rank, DIED)
     assert named() == ["b"]  # nobody has stopped it: it is to be seen how its ranks have ended
     registry.actor("long ago", 0, "a", here=True)
+
+
+def ranks_of(registry: Registry, name: str = "a") -> list[int]:
+    (found,) = registry.describe()
+    return list(found.actors.get(name, ()))
+
+
+def test_an_actor_is_on_the_ranks_of_the_view_that_it_was_spawned_on(registry: Registry) -> None:
+    view = Shape(("pp",), Slice(offset=1, sizes=(2,), strides=(2,)))
+    registry.actor_spawned("m", "a", view)
+    assert ranks_of(registry) == []  # no rank has begun it
+    registry.actor("m", 3, "a", here=True)
+    (found,) = registry.describe()
+    assert found.actors == {"a": {1: view, 3: view}} and found.actors_of(1) == ["a"] and found.actors_of(0) == []
+    registry.gone("m", 3, DIED)
+    assert ranks_of(registry) == [1, 3]  # how its rank has ended is to be seen
+    registry.actor("m", 1, "a", here=True)
+    registry.actor_spawned("m", "a", Shape(("pp",), Slice(offset=0, sizes=(1,), strides=(1,))))
+    assert ranks_of(registry) == [0, 1, 3]
+    registry.actor("m", 1, "a", here=False)
+    registry.actor("m", 0, "a", here=True)
+    assert ranks_of(registry) == [0, 3]
+
+
+def test_an_actor_that_is_spawned_elsewhere_has_left_its_ranks(registry: Registry) -> None:
+    first, second = (Shape((), Slice(offset=rank, sizes=(), strides=())) for rank in (1, 2))
+    registry.actor_spawned("m", "a", first)
+    registry.actor("m", 1, "a", here=True)
+    registry.actor("m", 1, "a", here=False)
+    registry.actor_spawned("m", "a", second)
+    registry.actor("m", 2, "a", here=True)
+    assert ranks_of(registry) == [2]
+    registry.actor_spawned("m", "a", first)  # the rank has not begun it again yet
+    assert ranks_of(registry) == [1, 2]
+
+
+def test_the_view_may_come_after_the_first_rank(registry: Registry) -> None:
+    registry.actor("m", 1, "a", here=True)
+    assert ranks_of(registry) == [1]
+    registry.actor_spawned("m", "a", Shape(("pp",), Slice(offset=0, sizes=(2,), strides=(1,))))
+    assert ranks_of(registry) == [0, 1]
+    with pytest.raises(ProtocolError, match="no part of mesh m"):
+        registry.actor_spawned("m", "a", Shape.from_extent({"n": 5}))
+
+
+def test_a_rank_that_is_started_again_has_the_actors_that_it_is_to_have(registry: Registry) -> None:
+    for name in ("a", "b"):
+        registry.actor_spawned("m", name, registry.meshes["m"].shape)
+        for rank in range(4):
+            registry.born("m", rank, 100 + rank)
+            registry.actor("m", rank, name, here=True)
+    registry.restarted("m", 2, DIED, {"a"})
+    assert ranks_of(registry, "a") == [0, 1, 2, 3] and ranks_of(registry, "b") == [0, 1, 3]
+    assert registry.meshes["m"].actors_of(2) == [] and registry.meshes["m"].actors["a"].had_by(2)
 
 
 def test_the_description_is_plain_data(registry: Registry) -> None:

@@ -16,7 +16,8 @@ DIED = Fate("died", signal=9)
 
 
 def mesh(**more: Any) -> Any:
-    return SimpleNamespace(**{"mesh_id": "m", "stopped": None, "pids": {0: 1}, "actors": {"a": {0: True}}, **more})
+    facts = {"mesh_id": "m", "stopped": None, "pids": {0: 1}, "actors_of": {0: ["a"]}.get, **more}
+    return SimpleNamespace(**facts)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_what_nobody_has_asked_for(asked: Restarts, more: dict[str, Any], fate: 
 
 
 def test_every_actor_that_lives_there_has_to_be_built_again(asked: Restarts) -> None:
-    record = mesh(actors={"a": {0: True}, "b": {0: True}, "c": {0: False}, "d": {1: True}})
+    record = mesh(actors_of={0: ["a", "b"], 1: ["d"]}.get)
     assert asked.refuses(record, 0, DIED) == "b lives there too, and has no max_restarts"
     asked.allow("m", [0], "b", 1, SCRIPT)
     assert asked.refuses(record, 0, DIED) is None
@@ -65,7 +66,7 @@ def test_how_often_and_how_soon(asked: Restarts, monkeypatch: pytest.MonkeyPatch
 def test_what_is_over(asked: Restarts) -> None:
     asked.allow("m", [1], "b", 1, ("other", 3))
     asked.forget_spawner(("other", 3))
-    assert asked.refuses(mesh(pids={1: 2}, actors={}), 1, DIED) == ""
+    assert asked.refuses(mesh(pids={1: 2}), 1, DIED) == ""
     asked.forget_actor("m", 0, "a")
     assert asked.refuses(mesh(), 0, DIED) == ""
     asked.allow("m", [0], "a", 2, SCRIPT)

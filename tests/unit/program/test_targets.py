@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -18,12 +19,14 @@ from meshrt.program.chosen import choose
 from meshrt.program.places import Place
 from meshrt.program.program import Program, program_of
 from meshrt.program.states import NOT_STOPPED, PostMortem, State, Stop
-from meshrt.selection import Shape
+from meshrt.selection import Shape, Slice
 
 HERE = Place("/src/train.py", 7, "step")
 SHAPE = Shape.from_extent({"hosts": 2, "gpus": 2})
 HOSTS = {0: "h0", 1: "h0", 2: "h1", 3: "h1"}
-MESH = MeshFacts("m1", "left", SHAPE, HOSTS, alive=(0, 1, 2, 3), actors=("trainer",), started=100.0)
+MESH = MeshFacts(
+    "m1", "left", SHAPE, HOSTS, alive=(0, 1, 2, 3), actors={"trainer": dict.fromkeys(range(4), SHAPE)}, started=100.0
+)
 
 
 class Services:
@@ -128,6 +131,77 @@ def test_dims_of_the_view_through_which_ranks_were_called_can_be_used() -> None:
     assert found.targets.select("trainer", "pp=0:3").ranks == (0, 1, 2)
 
 
+HEAD = Shape(("hosts",), Slice(offset=0, sizes=(2,), strides=(2,)))
+STAGES = Shape(("pp",), Slice(offset=1, sizes=(2,), strides=(2,)))
+
+
+def with_slices() -> MeshFacts:
+    """A mesh with an actor on all ranks, one on a slice, and one on a slice whose dimension has another name."""
+    views = {"head": HEAD, "stages": STAGES}
+    return replace(
+        MESH, actors={**MESH.actors, **{name: dict.fromkeys(view.ndslice, view) for name, view in views.items()}}
+    )
+
+
+def test_an_actor_on_a_slice_has_the_ranks_of_the_slice() -> None:
+    targets = program(with_slices()).targets
+    head, stages = targets.actor("head"), targets.actor("stages")
+    assert list(targets.states(head)) == [0, 2] and targets.select("head", "").ranks == (0, 2)
+    on_head = {"hosts=1": (2,), "gpus=0": (0, 2), "0:4": (0, 2), "all": (0, 2), "!0": (2,), "-2": (2,), "0 | 2": (0, 2)}
+    on_stages = {"pp=1": (3,), "hosts=1": (3,), "pp=0 | hosts=1": (1, 3), "!pp=0": (3,), "1": (1,), "running": (1, 3)}
+    assert {text: targets.select("head", text).ranks for text in on_head} == on_head
+    assert {text: targets.select("stages", text).ranks for text in on_stages} == on_stages
+    assert [shape.coordinates(rank) for shape, rank in [(stages.shape_at(3), 3), (head.shape_at(2), 2)]] == [
+        {"pp": 1},
+        {"hosts": 1, "gpus": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("actor", "text", "why"),
+    [
+        ("head", "1", "rank 1 is not a rank of head, which is on ranks 0,2"),
+        ("head", "0, 3", "rank 3 is not a rank of head, which is on ranks 0,2"),
+        ("head", "gpus=1", "this selects no rank of head, which is on ranks 0,2"),
+        ("head", "stopped", "this selects no rank of head, which is on ranks 0,2"),
+        ("stages", "pp=0 & stopped", "this selects no rank of stages, which is on ranks 1,3"),
+        ("stages", "pp=2", "pp=2 does not exist: pp has size 2"),
+        ("stages", "tp=2", "no dimension 'tp' in {pp=2}"),
+    ],
+)
+def test_ranks_that_do_not_have_the_actor_are_refused(actor: str, text: str, why: str) -> None:
+    with pytest.raises(SelectionError, match=f"^{re.escape(why)}"):
+        program(with_slices()).targets.select(actor, text)
+
+
+def test_without_an_actor_all_that_have_such_ranks_are_meant_and_ranks_without_an_actor() -> None:
+    mesh = with_slices()
+    targets = program(mesh).targets
+    assert {each.actor.name: each.ranks for each in targets.everywhere("", "1, 2")} == {
+        "trainer": (1, 2),
+        "head": (2,),
+        "stages": (1,),
+    }
+    only_head = program(replace(mesh, actors={"head": mesh.actors["head"]})).targets
+    assert [(each.actor.name, each.ranks) for each in only_head.everywhere("", "1:", bare=True)] == [
+        ("head", (2,)),
+        ("", (1, 3)),
+    ]
+    assert choose(only_head, "", "hosts=0").targets == {"m1": [0, 1]}
+    with pytest.raises(SelectionError, match="rank of head, which is on ranks 0,2"):
+        only_head.everywhere("", "1")
+    assert only_head.names_of_ranks("m1") == {0: "head", 1: "left", 2: "head", 3: "left"}
+
+
+def test_dims_of_the_spawn_stay_where_a_call_has_others() -> None:
+    found = program(with_slices())
+    found.sources.stops = Stops(("m1", 3, "stages", ""), view=Shape(("tp",), Slice(offset=1, sizes=(2,), strides=(2,))))
+    for text in ("pp=1", "tp=1", "stopped & pp=1", "hosts=1"):
+        assert found.targets.select("stages", text).ranks == (3,), text
+    with pytest.raises(SelectionError, match="no dimension 'xp'"):
+        found.targets.select("trainer", "stopped & xp=1")
+
+
 def test_of_several_meshes_the_one_that_has_stopped_is_meant() -> None:
     found = program(MESH, replace(MESH, mesh_id="m2", name="right"))
     with pytest.raises(UsageError, match="say trainer@left or trainer@right"):
@@ -151,5 +225,5 @@ def test_more_ranks_than_one_answer_holds_are_refused() -> None:
     large = replace(MESH, shape=Shape.from_extent({"n": 5000}), alive=tuple(range(5000)))
     with pytest.raises(UsageError, match="5000 ranks are too many"):
         choose(program(large).targets, "", "")
-    with pytest.raises(UsageError, match="no actor runs"):
-        choose(program(replace(MESH, actors=())).targets, "", "running")
+    with pytest.raises(UsageError, match="nothing runs"):
+        choose(program().targets, "", "running")

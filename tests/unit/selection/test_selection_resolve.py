@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
-from meshrt.selection import STATE_WORDS, MeshTrait, Selection, Shape, dimensions_of, names_states, parse, resolve
+from meshrt.selection import STATE_WORDS, MeshTrait, Selection, Shape, check_numbers, dimensions_of, parse, resolve
 from meshrt.selection.grammar.ast import All, And, Dim, Index, Item, Node, Not, Or, Place, RankSet, State
 from meshrt.selection.views import rename_shape, slice_shape
 from tests.strategies import selections, shapes, views
@@ -206,12 +206,25 @@ def test_dims_go_through_the_code_that_slices_meshes(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("text", "dimensions", "states"),
+    ("text", "dimensions"),
     [
-        ("0:4, 9", False, False), ("hosts=0", True, False), ("!(all & stopped)", False, True),
-        ("at train.py:41 | gpus=1", True, True),
+        ("0:4, 9", []), ("hosts=0", ["hosts"]), ("!(all & stopped)", []),
+        ("at a.py:41 | gpus=1 & hosts=0", ["gpus", "hosts"]),
     ],
 )  # fmt: skip
-def test_what_a_selection_depends_on(text: str, dimensions: bool, states: bool) -> None:
-    selection = parse(text)
-    assert (bool(dimensions_of(selection)), names_states(selection)) == (dimensions, states)
+def test_what_a_selection_depends_on(text: str, dimensions: list[str]) -> None:
+    assert sorted(dimensions_of(parse(text))) == dimensions
+
+
+@pytest.mark.parametrize("text", ["0", "0:8", "hosts=1", "0, 2:8", "!(0, 4) | stopped", "-4"])
+def test_numbers_of_members_are_accepted(text: str) -> None:
+    check_numbers(parse(text), MESH, {0, 4}, "head, which is on ranks 0,4")
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "span"), [("ranks(0, 3)", 3, (9, 10)), ("!(-1)", 7, (2, 4)), ("hosts=0 | 1", 1, (10, 11))]
+)
+def test_the_number_of_another_rank_is_refused(text: str, rank: int, span: tuple[int, int]) -> None:
+    with pytest.raises(SelectionError, match=f"^rank {rank} is not a rank of head, which is on ranks 0,4") as caught:
+        check_numbers(parse(text), MESH, {0, 4}, "head, which is on ranks 0,4")
+    assert caught.value.span == span

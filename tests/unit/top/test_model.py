@@ -31,7 +31,7 @@ def rank(number: int, **more: Any) -> dict[str, Any]:
 
 def look(*ranks: dict[str, Any], time: float = 50.0, meshes: tuple[str, ...] = ("m",)) -> Looked:
     shape = Shape.from_extent({"n": 4}).to_wire()
-    return Looked(time, "run", [MeshLook(name, name, shape, ["a"]) for name in meshes], list(map(seen, ranks)))
+    return Looked(time, "run", [MeshLook(name, name, shape) for name in meshes], list(map(seen, ranks)))
 
 
 def seen(facts: dict[str, Any]) -> RankLook:
@@ -40,7 +40,7 @@ def seen(facts: dict[str, Any]) -> RankLook:
     actors, told, devices = (facts.pop(name, None) for name in ("actors", "told", "devices"))
     use = Use(**{name: facts.pop(name, None) for name in Use.__struct_fields__})
     work = None if actors is None else WorkOfRank([ActorWork(*each) for each in actors], devices or {}, told)
-    return RankLook(**{"store": 0, **facts}, use=use, work=work)
+    return RankLook(**{"store": 0, **facts}, actors=["a"], use=use, work=work)
 
 
 def after(*looks: Looked) -> list[Row]:

@@ -11,6 +11,7 @@ import pytest
 from meshrt.errors import ForkedMeshError, UsageError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
+from meshrt.selection import Shape
 from meshrt.transport import process
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
 from meshrt.wire.operations import Unhandled
@@ -27,6 +28,9 @@ class Tree(FakeTree):
 
     def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         answered(operation.read_answer({}), None)
+
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
+        pass
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         pass

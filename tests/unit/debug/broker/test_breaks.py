@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from meshrt.debug.operations import Breaks
 from meshrt.debug.prompt.tables import breakpoints
+from meshrt.errors import UsageError
 from meshrt.hooks.facts import Gathered
+from meshrt.selection import Shape, Slice
 from tests.support.untyped import Group
-from tests.unit.debug.root_fakes import FakeRoot
+from tests.unit.debug.root_fakes import FakeRoot, MeshOfFake
 
 
 class Answering(FakeRoot):
     """A root whose ranks answer every question at once."""
 
-    def __init__(self, *meshes: tuple[str, str, dict[str, int], tuple[str, ...]], answers: dict[str, list[Group]]):
+    def __init__(self, *meshes: MeshOfFake, answers: dict[str, list[Group]]):
         self.answers = answers
         super().__init__(*meshes)
 
@@ -88,3 +92,34 @@ def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
     assert len(shown()) == 2
     root.leave(ide)
     assert shown() == [(2, 0)]
+
+
+def test_a_refused_breakpoint_uses_up_no_number() -> None:
+    def answers(state: str) -> dict[str, list[Group]]:
+        breaks = [[number, state, 0, ""] for number in (1, 2)]
+        return {"debug.breaks": [Group("m1", (0, 1), "answered", {"breaks": breaks, "price": ""}, {})]}
+
+    root = Answering(("m1", "", {"n": 2}, ("debugee",)), answers=answers("no code at line 3"))
+    ide, person = root.terminal(), root.terminal()
+    with pytest.raises(UsageError, match="no code at line 3"):
+        root.ask(ide, "debug.break", place="a.py:3", goes=1)
+    root.answers = {**answers("bound"), "debug.hits": []}
+    assert [root.ask(person, "debug.break", place=f"a.py:{line}")["id"] for line in (4, 5)] == [1, 2]
+    root.leave(ide)  # its breakpoint was refused: it takes none along
+    assert [row["id"] for row in root.ask(person, "debug.breaks")["breaks"]] == [1, 2]
+
+
+def test_nothing_is_pending_where_the_actor_does_not_live() -> None:
+    head = Shape(("n",), Slice(offset=1, sizes=(2,), strides=(2,)))
+    pending = {"breaks": [[1, "pending", 0, ""]], "price": ""}
+    root = Answering(
+        ("m1", "", {"n": 4}, {"debugee": head}),
+        answers={
+            "debug.breaks": [
+                Group("m1", (0, 2, 3), "answered", pending, {}),
+                Group("m1", (1,), "answered", {"breaks": [[1, "bound", 0, ""]], "price": ""}, {}),
+            ]
+        },
+    )
+    found = root.ask(root.terminal(), "debug.break", place="debugee.work")
+    assert found["states"] == {"pending": {"m1": [3]}, "bound": {"m1": [1]}}

@@ -85,6 +85,29 @@ def test_terminals_hear_what_they_did_not_cause(root: FakeRoot) -> None:
     assert [len(client.of("debug.notice")) for client in (me, other)] == [1, 1]
 
 
+def test_an_answer_is_not_shown_to_another_terminal_that_attaches(root: FakeRoot) -> None:
+    me, other = root.terminal(), root.terminal()
+
+    def shown(terminal: FakeTerminal, rank: int = 0) -> object:
+        text = root.ask(terminal, "debug.attach", actor="debugee", rank=str(rank))["text"]
+        root.ask(terminal, "debug.detach")
+        return text
+
+    root.stop(0, 1, text="> there\n")
+    assert shown(other) == "> there\n"
+    root.ask(me, "debug.print", actor="debugee", ranks="ranks(0)", command="p", expression="x")
+    root.stop(0, text="7\n")
+    assert (shown(other), shown(me)) == ("", "7\n")
+    job = cast(root, me, "ranks(1)", "sleep()")["job"]
+    root.ask(me, "debug.leave", job=job)
+    root.stop(1, text="at last\n")
+    assert shown(other, 1) == "at last\n"  # no terminal has shown it
+    cast(root, me, "ranks(0)", "c")
+    root.event("resumed", 0, how="continue", text="on\n")
+    root.stop(0, text="> here\n")
+    assert shown(other) == "> here\n"
+
+
 def test_cast_gathers_equal_answers(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(*range(8))

@@ -11,10 +11,12 @@ import pytest
 
 from meshrt.debug.dap.held import Held
 from meshrt.debug.dap.root import Mediator
+from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
-from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
+from meshrt.selection import Shape, Slice
+from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal, MeshOfFake
 
 RANK = ("m1", 3)
 
@@ -22,8 +24,8 @@ RANK = ("m1", 3)
 class Root(FakeRoot):
     """Its ranks do ``meanwhile`` before they answer, with the number of the channel."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *meshes: MeshOfFake) -> None:
+        super().__init__(*meshes)
         self.meanwhile: Callable[[int], None] = lambda _channel: None
         self.asked: list[str] = []
         self.mediator = Mediator(self)
@@ -48,6 +50,24 @@ class Root(FakeRoot):
 @pytest.fixture
 def root() -> Root:
     return Root()
+
+
+def test_which_ranks_a_name_and_a_selection_denote() -> None:
+    view = Shape(("pp",), Slice(offset=1, sizes=(2,), strides=(2,)))
+    root = Root(("m1", "left", {"hosts": 2, "gpus": 2}, {"head": view}), ("m2", "right", {"n": 2}, ("other",)))
+    root.kill(2, "was killed by SIGKILL")
+
+    def which(mesh: str, ranks: str = "") -> list[tuple[str, int]]:
+        found = root.ask(FakeTerminal(), "dap.which", mesh=mesh, ranks=ranks)["ranks"]
+        return [(rank["mesh_name"], rank["rank"]) for rank in found]
+
+    assert which("head") == [("left", 1), ("left", 3)] and which("head", "pp=1") == [("left", 3)]
+    assert which("left") == which("m1") == [("left", 0), ("left", 1), ("left", 3)]
+    assert which("", "1") == [("left", 1), ("right", 1)] and which("", "hosts=0") == [("left", 0), ("left", 1)]
+    with pytest.raises(UsageError, match="there are head, left, other, right"):
+        which("haed")
+    with pytest.raises(SelectionError, match="on ranks 1,3"):
+        which("head", "0")
 
 
 def test_a_rank_is_held_from_its_answer_to_its_end(root: Root) -> None:
