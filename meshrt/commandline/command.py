@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 from typing import Any, Generic, TypeVar
 
+from meshrt.show.records import DEBUG, Schema
+
 __all__ = [
     "AnyCommand",
     "Argument",
@@ -156,7 +158,7 @@ class Option:
         counts: The value is how often the flag is given.
         many: It may be repeated; the value is a list, or None.
         choices: The words that can follow it.
-        convert: Returns the value of the word behind it; raises UsageError or argparse.ArgumentTypeError.
+        convert: Returns the value of the word behind it; raises UsageError, or ValueError.
         excludes: Name of a set of options of which only one can be given.
         offer: Where it can be used.
     """
@@ -202,6 +204,13 @@ def ranks(help: str = "these only", *, required: bool = False) -> Argument:
     return Argument("ranks", Kind.RANKS, help, required)
 
 
+#: Options that commands have in a shell beside their own.
+_PROGRAM = Option(
+    "-p, --program", "the program: its id, its pid or its run directory", metavar="RUN", default="", offer=Offer.SHELL
+)
+_JSON = Option("--json", "one object instead of text (docs/json.md)", offer=Offer.SHELL)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a command: text for a person, and the same as plain data for a program."""
@@ -229,6 +238,7 @@ class Command(Generic[C]):
         check: Completes the arguments, and raises UsageError for those that cannot be combined.
         stays: Run in a shell at a terminal, it leaves the prompt open.
         record: The keys of its record for programs, and what they mean (Markdown).
+        schema: Of what it writes with ``--json`` in a shell, errors included.
         offer: Where it can be used.
     """
 
@@ -244,7 +254,20 @@ class Command(Generic[C]):
     check: Callable[[Values], None] | None = None
     stays: bool = False
     record: Mapping[str, str] = field(default_factory=dict)
+    schema: Schema = DEBUG
     offer: Offer = Offer.ALL
+
+    def further_options(self, offer: Offer) -> tuple[Option, ...]:
+        """Return the options that the command has in a shell beside its own; none elsewhere."""
+        if not offer & Offer.SHELL or not self.offer & Offer.SHELL:
+            return ()
+        if self.main:
+            return (_PROGRAM,) if any(each.kind is Kind.RUN for each in self.arguments) else ()
+        return (_PROGRAM, _JSON)
+
+    def options_for(self, offer: Offer) -> list[Option]:
+        """Return the options that can be used somewhere."""
+        return [*(each for each in self.options if each.offer & offer), *self.further_options(offer)]
 
     def usage(self, offer: Offer) -> str:
         """Return how it is written: ``"where [-v] [ACTOR] [ranks(...)]"``."""

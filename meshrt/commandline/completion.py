@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from meshrt.commandline.command import AnyCommand, Argument, Kind, Offer, Option
 from meshrt.commandline.table import AnyTable
 from meshrt.selection import STATE_WORDS
 
-__all__ = ["Known", "candidates"]
+__all__ = ["FILES", "Known", "candidates"]
+
+#: Among the candidates of a shell: the name of a file is possible. No word has colons around it.
+FILES = ":files:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +33,15 @@ class Known:
     runs: Sequence[str] = ()
 
 
-def candidates(
-    table: AnyTable, words: Sequence[str], offer: Offer, known: Known, extra: Sequence[Option] = ()
-) -> list[str]:
-    """Return completions of the last one of ``words``, which may be empty; those that do not fit among them.
-
-    Args:
-        extra: Further options, which every command has there.
-    """
+def candidates(table: AnyTable, words: Sequence[str], offer: Offer, known: Known) -> list[str]:
+    """Return completions of the last one of ``words``, which may be empty; those that do not fit among them."""
     if len(words) < 2:
         return [each.name for each in table.offered(offer)]
     command = table.get(words[0])
     if command is None or not command.offer & offer:
         return []
     *before, last = words[1:]
-    options = [each for each in (*command.options, *extra) if each.offer & offer]
+    options = command.options_for(offer)
     arguments = [each for each in command.arguments if each.offer & offer]
     within = " ".join(before).rpartition("ranks(")[2] if "ranks(" in " ".join(before) else ""
     if last.startswith("ranks(") or (within and ")" not in within):
@@ -54,7 +52,7 @@ def candidates(
         return [word for each in options for word in each.words.split(", ")] + ["--ranks"] * has_ranks
     valued = {word: each for each in options if each.metavar for word in each.words.split(", ")}
     if before and before[-1] in valued and valued[before[-1]].const is None:
-        return _of_option(valued[before[-1]], known)
+        return _of_option(valued[before[-1]], known, offer)
     if before and before[-1] == "--ranks":
         return [*(f"{dim}=" for dim in known.dims), "all", *STATE_WORDS]
     given = _given(before, valued)
@@ -71,8 +69,16 @@ def _given(before: Sequence[str], valued: Mapping[str, Option]) -> list[str]:
     return given
 
 
-def _of_option(option: Option, known: Known) -> list[str]:
-    return list(known.runs) if option.metavar == "RUN" else list(option.choices)
+def _of_option(option: Option, known: Known, offer: Offer) -> list[str]:
+    if option.metavar == "RUN":
+        return list(known.runs)
+    if option.metavar == "ACTOR":
+        return list(known.actors)
+    return [*option.choices, *_files(offer, option.metavar in ("FILE", "FOLDER", "PATH"))]
+
+
+def _files(offer: Offer, takes: bool) -> list[str]:
+    return [FILES] if takes and offer is Offer.SHELL else []
 
 
 def _of_arguments(
@@ -92,10 +98,12 @@ def _of_arguments(
         if left and not left[0].many:
             left.pop(0)
     found: list[str] = []
-    for argument in left:
+    for argument, then in zip(left, [*left[1:], None], strict=False):
         found += _values(argument, given, known, table, offer)
         if argument.required and argument.kind is not Kind.RANKS:
             break
+        if argument.kind is Kind.ACTOR and then is not None and then.kind is Kind.PLACE:  # it may be left out
+            continue
         if not (argument.skips or argument.kind is Kind.RUN):
             break
     return found
@@ -109,8 +117,10 @@ def _values(argument: Argument, given: Sequence[str], known: Known, table: AnyTa
             return ["--ranks"] if offer is Offer.SHELL else ["ranks("]
         case Kind.RANK:
             return list(known.stopped.get(given[0], ())) if given else []
-        case Kind.RUN:
-            return list(known.runs)
+        case Kind.RUN:  # or its directory, or a file
+            return [*known.runs, *_files(offer, True)]
+        case Kind.PLACE | Kind.WORDS:
+            return _files(offer, True)
         case Kind.COMMAND:
             return [each.name for each in table.offered(offer)]
-    return list(argument.choices)
+    return [*argument.choices, *_files(offer, argument.convert is Path)]

@@ -26,24 +26,25 @@ __all__ = ["arguments_of", "number"]
 
 _HELP = ("-h", "--help")
 _ACTOR = re.compile(r"[\w-]+(?:@[\w.-]+)?(?:/[\w.-]+)?")
+#: A shell passes it as one word where it is in quotes as a whole.
+_WITH_RANKS = re.compile(rf"(\S+)\s+({RANKS.pattern}.*)")
 _PLACE = re.compile(r'("[^"]*"(?::\d+)?|[^\s,]*)')
 _VARIABLE = re.compile(r"[\w-]+\.")
 _OPTION_BEHIND = re.compile(r"\s(--?[a-z]+)(?:\s[^'\"]*)?$")
 
 
-def arguments_of(command: AnyCommand, line: Line, offer: Offer, extra: Sequence[Option] = ()) -> Values | None:
+def arguments_of(command: AnyCommand, line: Line, offer: Offer) -> Values | None:
     """Return the arguments of a command.
 
     Args:
         line: Of which the command has been read.
         offer: Where the line was typed.
-        extra: Further options, which every command has there.
     Returns:
         The arguments by name; None: ``--help`` was among them.
     Raises:
         UsageError: Arguments are missing or not valid.
     """
-    return _Parsing(command, line, _grammar_of(command, offer, tuple(extra))).run()
+    return _Parsing(command, line, _grammar_of(command, offer)).run()
 
 
 class _Help(Exception):
@@ -72,9 +73,9 @@ class _Grammar:
         usage: How it is written.
     """
 
-    def __init__(self, command: AnyCommand, offer: Offer, extra: Sequence[Option]) -> None:
+    def __init__(self, command: AnyCommand, offer: Offer) -> None:
         self.arguments = [each for each in command.arguments if each.offer & offer]
-        self.options = [*(each for each in command.options if each.offer & offer), *extra]
+        self.options = command.options_for(offer)
         self.has_ranks = any(each.kind is Kind.RANKS for each in self.arguments)
         self.has_text = any(each.kind.is_rest or each.kind is Kind.PLACE for each in self.arguments)
         self.usage = command.usage(offer)
@@ -96,7 +97,7 @@ class _Grammar:
             if argument.kind is Kind.RANKS:
                 parser.add_argument("--ranks", metavar="SELECTION")
             elif not argument.kind.is_rest:
-                nargs = "*" if argument.many else None if argument.required else "?"
+                nargs = "*" if argument.many else "?"  # what is missing is told behind an unknown option
                 metavar = argument.metavar or argument.name.upper()
                 parser.add_argument(argument.name, nargs=nargs, metavar=metavar, type=_converted(argument))
         groups: Values = {"": parser}
@@ -108,9 +109,9 @@ class _Grammar:
 
 
 @functools.cache
-def _grammar_of(command: AnyCommand, offer: Offer, extra: tuple[Option, ...]) -> _Grammar:
+def _grammar_of(command: AnyCommand, offer: Offer) -> _Grammar:
     """Return the grammar of a command. It is kept: argparse takes ten times as long to make a parser as to use it."""
-    return _Grammar(command, offer, extra)
+    return _Grammar(command, offer)
 
 
 class _Parsing:
@@ -182,8 +183,8 @@ class _Parsing:
 
     def _read_options(self, *, behind: bool = False) -> None:
         """Read the options that come next; ``behind`` an actor only long ones that exist: ``-v`` may be a value."""
-        known = {word for each in self._options for word in each.words.split(", ")} | {"--ranks"}
-        takes = {word for each in self._options if each.metavar for word in each.words.split(", ")}
+        known = _words_of(self._options) | {"--ranks"}
+        takes = _words_of([each for each in self._options if each.metavar])
         takes |= {"--ranks"} if self._has_ranks else set()
         while self._line.more and re.match(r"--?\w", self._line.peek()):
             if behind and not (self._line.peek().startswith("--") and self._line.peek() in known):
@@ -191,6 +192,8 @@ class _Parsing:
             option = self._line.take()
             if option in _HELP:
                 raise _Help
+            if not any(word.startswith(option) or option.startswith(word) for word in known):
+                raise self._misplaced(option)
             self._words.append(option)
             if option in takes and self._line.more:
                 self._words.append(self._line.selection() if option == "--ranks" else self._line.take())
@@ -215,9 +218,11 @@ class _Parsing:
         """Return the text up to the end of the line, or up to ``ranks(...)`` there."""
         behind = any(each.kind is Kind.RANKS for each in self._arguments[self._arguments.index(argument) :])
         end = self._last_ranks() if behind else len(self._line.text)
-        begins_with_comma = self._line.left.startswith(",")
+        begin, begins_with_comma = self._line.at, self._line.left.startswith(",")
         text = self._line.move(end).strip()
         match argument.kind:
+            case Kind.CONDITION if RANKS.match(text):
+                raise self._damaged_ranks(begin)
             case Kind.CONDITION if text and not begins_with_comma:
                 raise UsageError("a condition follows a comma")
             case Kind.CONDITION:
@@ -228,10 +233,10 @@ class _Parsing:
                 raise UsageError(
                     f"{text!r} is no rank: a number as `list` shows it, or coordinates as in hosts=3,gpus=1"
                 )
-            case Kind.VARIABLE if text and not _VARIABLE.match(text):
-                raise self._misplaced(text)
             case Kind.VARIABLE if match := _OPTION_BEHIND.search(text):
                 raise UsageError(f"options such as {match[1]} come directly behind the command")
+            case Kind.VARIABLE if text and not _VARIABLE.match(text):
+                raise self._misplaced(text)
             case Kind.EXPRESSION if text and not is_expression(text):
                 self._refuse_slip(text)
         return _needed(argument, text)
@@ -256,6 +261,14 @@ class _Parsing:
             raise problem
         return len(line.text)
 
+    def _damaged_ranks(self, begin: int) -> UsageError:
+        """Return what is wrong with the ``ranks(...)`` at ``begin``, or behind it."""
+        try:
+            _, end = selection.parse_prefix(self._line.text, begin)
+        except SelectionError as error:
+            return error
+        return self._misplaced(self._line.text[end:].strip(), has_ranks=True)
+
     def _refuse_slip(self, text: str) -> None:
         """Raise UsageError if an expression, which is not valid Python, looks like misplaced options or ranks."""
         if re.match(r"-(-diff|v)\b", text):
@@ -268,6 +281,7 @@ class _Parsing:
     # -- argparse
 
     def _values(self) -> Values:
+        self._refuse_elsewhere()
         given, extras = self._grammar.parse(self._words)
         values = {name: value for name, value in vars(given).items() if value is not None}
         for argument in self._arguments:
@@ -276,10 +290,22 @@ class _Parsing:
         extras += self._skipped(values)
         if extras:
             raise self._misplaced(extras[0], bool(values.get("ranks")))
+        for argument in self._arguments:
+            if argument.name not in {*values, *self._found} and argument.kind is not Kind.RANKS:
+                _needed(argument, "")
         missing: Values = {each.name: [] if each.many else each.default for each in self._arguments}
         for each in self._options:  # several options may set one value: the first has its default
             missing.setdefault(each.key, each.default if each.metavar or each.counts else False)
         return {**missing, **values, **self._found}
+
+    def _refuse_elsewhere(self) -> None:
+        """Raise UsageError for an option that the command has in a shell only."""
+        here = _words_of(self._options)
+        there = _words_of(self._command.options_for(Offer.SHELL)) - here
+        for word in (each.partition("=")[0] for each in self._words):
+            if word in there:
+                shown = f"meshrt {self._command.name} {word}"
+                raise UsageError(f"{word} is an option of the shell, not of this prompt; in a shell: {shown} ...")
 
     def _skipped(self, values: Values) -> list[str]:
         """Move words that are none of the choices of an argument to the next one. Returns those that have no place."""
@@ -287,7 +313,7 @@ class _Parsing:
             word = values.get(argument.name, "")
             if argument.skips and word and word not in argument.choices:
                 values[argument.name], word, left = "", values.get(then.name, ""), word
-                values[then.name] = left
+                values[then.name] = _converted(then)(left)
                 return [word] if word else []
         return []
 
@@ -300,6 +326,10 @@ class _Parsing:
         if self._has_ranks and not has_ranks and re.fullmatch(r"[\d:,]+", text) and _is_selection(f"ranks({text})"):
             return UsageError(f"ranks are written ranks({text})")
         return UsageError(f"{text!r} does not belong there")
+
+
+def _words_of(options: Sequence[Option]) -> set[str]:
+    return {word for each in options for word in each.words.split(", ")}
 
 
 def _add(add: Callable[..., object], option: Option) -> None:
@@ -316,24 +346,39 @@ def _add(add: Callable[..., object], option: Option) -> None:
 
 
 def _converted(each: Argument | Option) -> Converter:
-    """Return the function that makes the value of a word."""
+    """Return the function that makes the value of a word. Its errors name the option."""
+    option = f"{each.words.split(', ')[-1]}: " if isinstance(each, Option) else ""
 
     def convert(word: str) -> Value:
-        what = each.shown.rpartition(" ")[2] if isinstance(each, Option) else each.metavar or each.name.upper()
-        if isinstance(each, Argument):
-            if each.kind is Kind.ACTOR and word and not _ACTOR.fullmatch(word):
-                raise UsageError(f"{word!r} is no name of an actor")
-            if each.skips:
-                return word
-        if each.choices and word not in each.choices:
-            near = selection.near_miss(word, each.choices) or f"; expected one of {', '.join(each.choices)}"
-            raise UsageError(f"no {what} {word!r}{near}")
         try:
-            return word if each.convert is None else each.convert(word)
-        except ValueError as error:
-            raise error if isinstance(error, UsageError) else UsageError(f"{word!r} is no valid {what}") from error
+            if isinstance(each, Argument):
+                _check_word(each, word)
+                return word if each.skips else _value(each, each.metavar or each.name.upper(), word)
+            return _value(each, each.shown.rpartition(" ")[2], word)
+        except UsageError as error:
+            raise UsageError(f"{option}{error}") from None
 
     return convert
+
+
+def _check_word(argument: Argument, word: str) -> None:
+    """Raise UsageError for a word that cannot be the name of an actor, or of a program."""
+    if argument.kind in (Kind.ACTOR, Kind.RUN) and (match := _WITH_RANKS.fullmatch(word)):
+        raise UsageError(f"{word!r} is one word; expected two words: {match[1]} '{match[2]}'")
+    if argument.kind is Kind.ACTOR and word and not _ACTOR.fullmatch(word):
+        raise UsageError(f"{word!r} is no name of an actor")
+
+
+def _value(each: Argument | Option, what: str, word: str) -> Value:
+    if each.choices and word not in each.choices:
+        near = selection.near_miss(word, each.choices) or f"; expected one of {', '.join(each.choices)}"
+        raise UsageError(f"no {what} {word!r}{near}")
+    try:
+        return word if each.convert is None else each.convert(word)
+    except UsageError:
+        raise
+    except ValueError:
+        raise UsageError(f"{word!r} is no valid {what}") from None
 
 
 def _place(text: str) -> str:

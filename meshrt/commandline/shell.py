@@ -5,30 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
-from meshrt.commandline.command import AnyCommand, Kind, Offer, Option
+from meshrt.commandline.command import AnyCommand, Offer
 from meshrt.commandline.table import COMMANDS, Invocation
 from meshrt.errors import UsageError
-from meshrt.show.status import ExitCode, run_command
+from meshrt.show.records import Recorder, error_facts
+from meshrt.show.status import CommandUsageError, ExitCode, run_command
 from meshrt.show.streams import write_out
 
-__all__ = ["help_in_shell", "options_of", "run_words"]
+__all__ = ["help_in_shell", "run_words"]
 
 #: What runs a command of the prompt, ``function(invocation, run, line, json=...)``. Loaded only for one.
 PROMPT = "meshrt.debug.prompt.entry:run_in_shell"
-
-_PROGRAM = Option(
-    "-p, --program", "the program: its id, its pid or its run directory", metavar="RUN", default="", offer=Offer.SHELL
-)
-_JSON = Option("--json", "one object instead of text (docs/json.md)", offer=Offer.SHELL)
-
-
-def options_of(command: AnyCommand) -> tuple[Option, ...]:
-    """Return the options that a command has in a shell beside its own."""
-    has_run = any(each.kind is Kind.RUN for each in command.arguments)
-    if command.main:
-        return (_PROGRAM,) if has_run else ()
-    return (_PROGRAM, _JSON)
 
 
 def help_in_shell(topic: str) -> str:
@@ -37,22 +26,46 @@ def help_in_shell(topic: str) -> str:
 
     if topic:
         command = COMMANDS.find(topic, Offer.SHELL)
-        return help_of(command, Offer.SHELL, options_of(command))
+        return help_of(command, Offer.SHELL)
     lines = overview(COMMANDS.offered(Offer.SHELL), headings=True)
     return "\n".join(["usage: meshrt COMMAND [ARGUMENT ...]", *lines, "", "'meshrt COMMAND --help' tells more."])
 
 
 def run_words(words: Sequence[str]) -> int:
-    """Run a command, of which ``words`` has the name and the arguments. Returns its exit code."""
+    """Run a command, of which ``words`` has the name and the arguments. Returns its exit code.
+
+    With ``--json`` an error is a record on standard output, whatever the command is.
+    """
     command = COMMANDS.get(words[0])
-    name = f"meshrt {command.name}" if command is not None and Offer.SHELL in command.offer else "meshrt"
-    return run_command(name, lambda: _run(words))
+    if command is None or Offer.SHELL not in command.offer:
+        return run_command("meshrt", lambda: _run(words))
+    report = _reporter(command, words) if _wants_records(command, words) else None
+    return run_command(f"meshrt {command.name}", lambda: _run(words), report)
+
+
+def _wants_records(command: AnyCommand, words: Sequence[str]) -> bool:
+    has = any(each.words == "--json" for each in command.options_for(Offer.SHELL))
+    return has and ("--json" in words or "--format=json" in words or ("--format", "json") in pairwise(words))
+
+
+def _reporter(command: AnyCommand, words: Sequence[str]) -> Callable[[Exception], None]:
+    """Return what writes the record of an error."""
+
+    def report(error: Exception) -> None:
+        # Of `debug`, records are of the commands that it is given: this is before the first one.
+        name, line = ("", "") if command.name == "debug" else (command.name, " ".join(words))
+        kind, further = type(error).__name__, {}
+        if isinstance(error, CommandUsageError):
+            kind, further = UsageError.__name__, dict(error.facts)
+        Recorder(sys.stdout, command.schema)({**error_facts(name, line, kind, str(error)), **further})
+
+    return report
 
 
 def _run(words: Sequence[str]) -> int:
+    _refuse_option(words)
     command = COMMANDS.find(words[0], Offer.SHELL)
-    extra = options_of(command)
-    invocation = COMMANDS.parse_words(words, Offer.SHELL, extra)
+    invocation = COMMANDS.parse_words([words[0], *_forward(command, words[1:])], Offer.SHELL)
     if invocation.arguments is None:
         write_out(sys.stdout, help_in_shell(command.name) + "\n")
         return ExitCode.OK
@@ -64,6 +77,33 @@ def _run(words: Sequence[str]) -> int:
         return _load(command.main)({**given, "run": given["run"] or program} if "run" in given else given)
     json = given.pop("json")
     return _load(PROMPT)(Invocation(command, given, Offer.SHELL), program, " ".join(words), json=json)
+
+
+def _refuse_option(words: Sequence[str]) -> None:
+    """Raise UsageError for an option in front of the command."""
+    if not words[0].startswith("-"):
+        return
+    at = next((index for index, word in enumerate(words) if COMMANDS.get(word) is not None), None)
+    line = ["COMMAND", *words] if at is None else [*words[at:], *words[:at]]
+    raise UsageError(f"{words[0]!r} is no command; options follow the command: meshrt {' '.join(line)}")
+
+
+def _forward(command: AnyCommand, words: Sequence[str]) -> list[str]:
+    """Return the words of a shell, with those options at their end in front that every command of a shell has.
+
+    The last argument of a command may be a text, such as an expression: they would be part of it.
+    """
+    further = command.further_options(Offer.SHELL)
+    flags = {word for each in further if not each.metavar for word in each.words.split(", ")}
+    valued = {word for each in further if each.metavar for word in each.words.split(", ")}
+    left, moved = list(words), list[str]()
+    while left:
+        count = 1 if left[-1] in flags or left[-1].partition("=")[0] in valued - {left[-1]} else 2
+        if count == 2 and (len(left) < 2 or left[-2] not in valued):
+            break
+        moved = [*left[-count:], *moved]
+        del left[-count:]
+    return [*moved, *left]
 
 
 def _load(name: str) -> Callable[..., int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from meshrt import selection  # its grammar is loaded when it is used
-from meshrt.commandline.command import AnyCommand, Arguments, Command, Offer, Option, Outcome
+from meshrt.commandline.command import AnyCommand, Arguments, Command, Offer, Outcome
 from meshrt.commandline.line import Line
 from meshrt.commandline.parser import arguments_of
 from meshrt.errors import UsageError
@@ -88,16 +88,19 @@ class Table(Generic[C]):
             SelectionError: Invalid ranks (``.span`` points into ``text``).
         """
         line = Line.typed(text)
-        command = self.find(line.take(), offer)
+        word = line.take()
+        if word == "meshrt" and self.get(line.peek()) is not None:
+            raise UsageError(f"at this prompt commands are typed without meshrt: {line.left}")
+        command = self.find(word, offer)
         return Invocation(command, arguments_of(command, line, offer), offer)
 
-    def parse_words(self, words: Sequence[str], offer: Offer, extra: Sequence[Option] = ()) -> Invocation[C]:
+    def parse_words(self, words: Sequence[str], offer: Offer) -> Invocation[C]:
         """Return the command and the arguments in the words of a shell, of which there is one at least. Raises as
         `parse`.
         """
         line = Line.given(words)
         command = self.find(line.take(), offer)
-        return Invocation(command, arguments_of(command, line, offer, extra), offer)
+        return Invocation(command, arguments_of(command, line, offer), offer)
 
     def help(self, topic: str, offer: Offer) -> str:
         """Return the help of one command, or of all (""). Raises UsageError: no such command."""

@@ -5,24 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from meshrt.commandline.command import AnyCommand, Group, Offer, Option
+from meshrt.commandline.command import AnyCommand, Group, Offer
 
 __all__ = ["help_of", "ordered", "overview"]
 
 _WIDTH = 118
 
 
-def help_of(command: AnyCommand, offer: Offer, extra: Sequence[Option] = ()) -> str:
-    """Return the help of one command.
-
-    Args:
-        extra: Further options, which every command has there.
-    """
+def help_of(command: AnyCommand, offer: Offer) -> str:
+    """Return the help of one command."""
     also = f"  (also: {', '.join(command.aliases)})" if command.aliases else ""
     details = command.details() if callable(command.details) else command.details
     lines = [command.usage(offer) + also, command.summary, *details.splitlines()]
     rows = [(each.shown, each.help) for each in command.arguments if each.offer & offer and each.help]
-    rows += [(each.written, each.help) for each in (*command.options, *extra) if each.offer & offer]
+    rows += [(each.written, each.help) for each in command.options_for(offer)]
     return "\n".join(lines + _table(rows))
 
 

@@ -19,6 +19,7 @@ from meshrt.commandline.parser import number
 from meshrt.debug.operations import Logs
 from meshrt.debug.prompt.context import ANSWERS, Prompt, told
 from meshrt.errors import UsageError
+from meshrt.show.records import LOGS
 
 __all__ = ["COMMAND"]
 
@@ -75,6 +76,7 @@ COMMAND = Command(
     aliases=("log",),
     details="Ranks that have printed the same share the lines. Without an ACTOR: of all ranks.",
     main="meshrt.debug.shell.logs:show",
+    schema=LOGS,
     check=_check,
     record=ANSWERS,
 )

@@ -13,6 +13,7 @@ from meshrt.memory.document import plain
 from meshrt.memory.look import GROUPINGS, ORDERS
 from meshrt.memory.operations import MILLISECONDS
 from meshrt.memory.units import UNITS
+from meshrt.show.records import MEMORY
 
 if TYPE_CHECKING:  # start-up: the shell needs no prompt
     from meshrt.debug.prompt.context import Prompt
@@ -95,6 +96,7 @@ COMMAND = Command(
         "step."
     ),
     main="meshrt.memory.command:show",
+    schema=MEMORY,
     check=check,
     record={"document": "that of [`meshrt memory`](#the-document-of-meshrt-memory)"},
 )

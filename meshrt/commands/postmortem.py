@@ -8,6 +8,7 @@ from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind
 from meshrt.debug.protocol import MODES
 from meshrt.errors import UsageError
 from meshrt.show.ranks import fold_meshes
+from meshrt.show.records import POSTMORTEM
 
 if TYPE_CHECKING:  # start-up: the shell needs no prompt
     from meshrt.debug.prompt.context import Prompt
@@ -29,13 +30,13 @@ def _check(arguments: Values) -> None:
         raise UsageError(
             "--list cannot be combined with --rank: it names all failures, --rank tells of one rank in the last one"
         )
-    reports = arguments["list"] or arguments["rank"] is not None or arguments.get("report")
-    if reports and (arguments["mode"] or arguments["actor"]):
-        raise UsageError("a report cannot be combined with a mode and an actor")
+    reports = arguments["list"] or arguments["rank"] is not None or arguments["report"]
+    if reports and (arguments["mode"] or arguments["actor"] or arguments["modes"]):
+        raise UsageError("a report cannot be combined with a mode and an actor, or --modes")
 
 
 def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
-    if arguments["report"] or arguments["list"] or arguments["rank"] is not None:
+    if not arguments["mode"] and not arguments["modes"]:
         from meshrt.failure.postmortem import report  # start-up: seldom, at a prompt
 
         text = report(str(prompt.client.pid), listed=arguments["list"], rank=arguments["rank"])
@@ -75,19 +76,21 @@ COMMAND = Command(
             "all that is known of one rank, or of those of a selection such as 'hosts=1': its failure, or where it was",
             metavar="RANK",
         ),
-        Option("--report", "why the program failed last", offer=Offer.PROMPT | Offer.CONSOLE),
+        Option("--report", "why the program failed last, as without any argument"),
+        Option("--modes", "what ranks do when an endpoint raises"),
         Option("--json", "the same for programs (docs/json.md); alone: the failure file itself", offer=Offer.SHELL),
     ),
     aliases=("pm",),
     details=(
-        "In a shell the report of the last failure is shown, at a prompt what ranks do when an endpoint raises.\n"
-        "A mode sets that, in the program that runs. on: the rank stops where it raised, with its live variables,\n"
-        "until `c` delivers the exception to the caller. off: never. dump: it does not stop, but writes a file with\n"
-        "stack, variables and source, for meshrt debug --open FILE. default: as the program has set it; if it has\n"
-        "not, a rank stops only if it had been stopped in this call before. A program that failed several times has\n"
-        "several failure files: the last one is shown, --list names all."
+        "Shows the report of the last failure. A program that failed several times has several failure files: the\n"
+        "last one is shown, --list names all. A mode says what ranks of a running program do when an endpoint raises.\n"
+        "on: the rank stops where it raised, with its live variables, until `c` delivers the exception to the caller.\n"
+        "off: never. dump: it does not stop, but writes a file with stack, variables and source, for meshrt debug\n"
+        "--open FILE. default: as the program has set it; if it has not, a rank stops only if it had been stopped in\n"
+        "this call before."
     ),
     main="meshrt.debug.shell.postmortem:show",
+    schema=POSTMORTEM,
     check=_check,
     record={
         "modes": '`{actor or "" for all: mode}`',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option, ranks, run
 from meshrt.inspect.programs import seconds_of
+from meshrt.show.records import PS
 
 __all__ = ["COMMAND"]
 
@@ -38,5 +39,6 @@ COMMAND: AnyCommand = Command(
         "changed, by being looked at."
     ),
     main="meshrt.debug.shell.ps:show",
+    schema=PS,
     offer=Offer.SHELL,
 )

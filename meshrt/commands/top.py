@@ -8,6 +8,7 @@ from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option
 from meshrt.commandline.parser import number
 from meshrt.errors import UsageError
 from meshrt.inspect.programs import seconds_of
+from meshrt.show.records import TOP
 from meshrt.top.columns import COLUMNS
 
 __all__ = ["COMMAND"]
@@ -64,6 +65,7 @@ COMMAND: AnyCommand = Command(
         "looked at."
     ),
     main="meshrt.top.command:show",
+    schema=TOP,
     check=_check,
     offer=Offer.SHELL,
 )

@@ -9,7 +9,7 @@ import os
 from typing import NoReturn
 
 from meshrt.errors import UsageError
-from meshrt.hooks.plugins import DEBUG_VALUES
+from meshrt.hooks.plugins import SWITCH_VALUES
 from meshrt.hooks.services import ToolClient
 
 __all__ = ["SWITCH", "refuse", "switched_off"]
@@ -19,7 +19,7 @@ SWITCH = "MESHRT_DEBUG"
 
 def switched_off() -> bool:
     """Whether the debugger is switched off in this process. An invalid value was refused when the mesh was made."""
-    return not DEBUG_VALUES.get(os.environ.get(SWITCH, ""), True)
+    return SWITCH_VALUES.get(os.environ.get(SWITCH, "")) is False
 
 
 async def refuse(_client: ToolClient, _asked: object) -> NoReturn:

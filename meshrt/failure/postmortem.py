@@ -14,16 +14,14 @@ from meshrt.failure.incident import HANDLED
 from meshrt.failure.report import render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.inspect.programs import named
-from meshrt.show.records import Recorder, Schema, to_text
-from meshrt.show.status import ExitCode, run_command
+from meshrt.show.records import POSTMORTEM, to_text
+from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
 from meshrt.transport.directories import ended_run, runs
 from meshrt.transport.places import runs_base
 from meshrt.transport.tools import programs
 
 __all__ = ["report", "show"]
-
-_SCHEMA = Schema("meshrt postmortem", 2)
 
 
 def _where() -> str:
@@ -32,17 +30,9 @@ def _where() -> str:
 
 def show(given: Arguments) -> int:
     """Run ``meshrt postmortem``. Returns the exit code, as docs/commands.md says."""
-
-    def run() -> int:
-        asked = {"listed": given["list"], "rank": given["rank"], "json": given["json"]}
-        write_out(sys.stdout, report(given["run"], **asked, tell=_tell))
-        return ExitCode.OK
-
-    return run_command("meshrt postmortem", run, _record if given["json"] else None)
-
-
-def _record(error: Exception) -> None:
-    Recorder(sys.stdout, _SCHEMA)({"error": {"type": type(error).__name__, "message": str(error)}})
+    asked = {"listed": given["list"], "rank": given["rank"], "json": given["json"]}
+    write_out(sys.stdout, report(given["run"], **asked, tell=_tell))
+    return ExitCode.OK
 
 
 def report(
@@ -80,7 +70,7 @@ def report(
 
 
 def _json(answer: Mapping[str, object]) -> str:
-    return to_text(_SCHEMA.document(answer)) + "\n"
+    return to_text(POSTMORTEM.document(answer)) + "\n"
 
 
 def _files(run: str) -> list[Path]:
@@ -102,8 +92,8 @@ def _files(run: str) -> list[Path]:
     running = named(run, programs())
     if running is not None:
         raise MeshError(
-            f"program {running.run_id} (pid {running.pid}) still runs, and has left no failure; "
-            f"meshrt debug {running.run_id} looks into it"
+            f"program {running.run_id} (pid {running.pid}) still runs, and has left no failure; `postmortem --modes` "
+            "shows what its ranks do when an endpoint raises"
         )
     raise MeshError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
 

@@ -17,6 +17,7 @@ import msgspec
 from meshrt.errors import RankPlace
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Report
+from meshrt.selection import counted
 
 __all__ = [
     "SCRIPT",
@@ -243,7 +244,7 @@ class FailureRecord(Plain, frozen=True):
             case "exception":
                 return self.exception.headline if self.exception is not None else "raised what is not known"
             case "host":
-                return f"host {self.host or '?'} was lost, and its {len(self.ranks)} ranks"
+                return f"host {self.host or '?'} was lost, and its {counted(len(self.ranks))}"
             case "silent":
                 return f"did not answer {self.hint}"
         return self.kind if self.fate is None else str(self.fate)

@@ -164,7 +164,7 @@ class _Report:
         lines = stack_lines(self._incident.stacks)
         yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
         if len(lines) > _HEALTHY_LINES:
-            yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"
+            yield f"  ... {counted(len(lines) - _HEALTHY_LINES, 'more line')}: {self._command()}"
 
     def _age(self) -> str:
         """Return how long before (or after) the root the stacks were taken."""
@@ -195,7 +195,7 @@ class _Report:
             for group in roots[:_CANDIDATES]:
                 yield from self._root(group, "CANDIDATE ")
             if len(roots) > _CANDIDATES:
-                yield f"  and {len(roots) - _CANDIDATES} more candidates"
+                yield f"  and {counted(len(roots) - _CANDIDATES, 'more candidate')}"
         else:
             yield from self._root(roots[0], "ROOT CAUSE", f"  [{self._verdict.certainty}]")
         rank = next(iter(self._incident.likely(roots[0][0])), roots[0][0].rank)

@@ -13,6 +13,7 @@ from meshrt.hooks.services import PendingCall, RootServices
 from meshrt.inspect.records import ReadStacks, Threads, Times
 from meshrt.inspect.text import render_stacks
 from meshrt.inspect.tree import Stacks
+from meshrt.selection import counted
 
 __all__ = ["Watchdog"]
 
@@ -62,7 +63,7 @@ class Watchdog:
                 stacks.add(group)
             if gathered.done:
                 lines = render_stacks(stacks.answer(), once=True).split("\n")
-                left_out = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
+                left_out = [f"... {counted(len(lines) - _LINES, 'more line')}"] if len(lines) > _LINES else []
                 where = "\n".join([*lines[:_LINES], *left_out])
                 kept = stacks.standstill(keys)
                 why = f"; {kept.text}" if kept is not None else ""

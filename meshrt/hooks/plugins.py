@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKED_FOR",
-    "DEBUG_VALUES",
     "PLUGINS",
     "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
+    "SWITCH_VALUES",
     "Plugins",
     "import_plugins",
     "plugin_of",
@@ -54,8 +54,8 @@ POST_MORTEM_VALUES: Mapping[str, str] = {
     "dump": "dump",
 }
 
-#: What the environment variable ``MESHRT_DEBUG`` may say, and whether a program has its debugger then.
-DEBUG_VALUES: Mapping[str, bool] = {"": True, "0": False, "off": False, "1": True, "on": True}
+#: What an environment variable may say that switches something on or off; None: it is as without the variable.
+SWITCH_VALUES: Mapping[str, bool | None] = {"": None, "0": False, "off": False, "1": True, "on": True}
 
 
 class Plugins:

@@ -9,6 +9,7 @@ import selectors
 import socket
 from collections.abc import Callable, Mapping
 
+from meshrt.selection import counted
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
 from meshrt.wire.control import Address, Message, control_frame, passed_frame
@@ -134,7 +135,7 @@ class RootLink:
             self._on_room()
             if self._dropped:
                 count, self._dropped = self._dropped, 0
-                self.tell(Warn(f"{count} lines of output were too fast; they are in the files"))
+                self.tell(Warn(f"{counted(count, 'line')} of output came too fast: see the files"))
 
     def _tell_dropped(self) -> None:
         events, self._events = self._events, {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import shlex
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from meshrt.errors import UsageError
 from meshrt.show.status import CommandUsageError
 from meshrt.show.text import cut, since
 from meshrt.transport.directories import ended_run, failed, in_use, runs
@@ -47,6 +47,12 @@ class NoProgram(CommandUsageError):
     def __init__(self, why: str, choices: Sequence[Program] = ()) -> None:
         super().__init__(why)
         self.choices = choices
+        self.facts = {
+            "programs": [
+                {"pid": each.pid, "run_id": each.run_id, "argv": each.argv, "cwd": each.cwd, "started": each.started}
+                for each in choices
+            ]
+        }
 
 
 def command_of(program: Program, limit: int = _COMMAND) -> str:
@@ -71,11 +77,21 @@ def named(wanted: str, found: Sequence[Program]) -> Program | None:
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:
-    """Return run and actor of ``[RUN] [ACTOR]``: a lone word that no program has, now or before, is actor or mesh."""
+    """Return run and actor of ``[RUN] [ACTOR]``: a lone word that no program has, now or before, is actor or mesh.
+
+    Raises UsageError: the numbers of ranks follow an actor.
+    """
     run, actor = (*words, "", "")[:2]
+    if actor.isdigit() and not run.isdigit() and not _known(run):
+        raise UsageError(f"ranks of {run} are written --ranks {actor}, or 'ranks({actor})'")
     if not run or actor or run.isdigit() or "/" in run:
         return run, actor
-    return ("", run) if named(run, programs()) is None and ended_run(run) is None else (run, "")
+    return (run, "") if _known(run) else ("", run)
+
+
+def _known(run: str) -> bool:
+    """Whether a program has that name, now or before."""
+    return named(run, programs()) is not None or ended_run(run) is not None
 
 
 def choose(wanted: str, *, how: str, asks: bool = True, ranks: bool = False) -> Program:
@@ -168,11 +184,11 @@ def telling_slow(program: Program) -> Iterator[None]:
 
 
 def seconds_of(text: str) -> float:
-    """Return a number of seconds above 0 and up to one year, for argparse."""
+    """Return a number of seconds above 0 and up to one year. Raises UsageError."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 86400 * 365:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise UsageError(f"{text!r} is no number of seconds above 0")
     return seconds

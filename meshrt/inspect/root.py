@@ -20,7 +20,7 @@ from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.waits import Key, Waiter, WaitGraph
 from meshrt.program.words import BLOCKED, NOT_ANSWERING, RUNNING, STANDING, silence
-from meshrt.selection import fold_ranks
+from meshrt.selection import counted, fold_ranks
 from meshrt.wire.control import Address
 
 __all__ = ["Activity", "load"]
@@ -121,7 +121,7 @@ class Activity:
             where = f"{place.file}:{place.line}, in {place.function}"
             lines.append(f"{word} {ranks} blocked at {where}, for {max(seconds, 1):.0f} s")
         if len(ordered) > _MOST:
-            lines.append(f"others at {len(ordered) - _MOST} more places")
+            lines.append(f"others at {counted(len(ordered) - _MOST, 'more place')}")
         return lines
 
     def _names(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from dataclasses import replace
@@ -12,9 +13,9 @@ from msgspec import to_builtins
 from meshrt.commandline.command import Arguments, Values
 from meshrt.errors import UsageError
 from meshrt.hooks.operations import Connection
-from meshrt.inspect.programs import choose, meant
+from meshrt.inspect.programs import choose, meant, telling_slow
 from meshrt.memory.api import ask
-from meshrt.memory.document import SCHEMA, Document, plain, read, write
+from meshrt.memory.document import Document, plain, read, write
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
@@ -22,12 +23,13 @@ from meshrt.memory.operations import MILLISECONDS, LookAtMemory
 from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
 from meshrt.memory.watching import Pace, watch
-from meshrt.show.records import refuse_to_overwrite, to_text
+from meshrt.show.records import MEMORY, refuse_to_overwrite, to_text
 from meshrt.show.status import ExitCode
-from meshrt.show.streams import write_out
+from meshrt.show.streams import pause, write_out
 from meshrt.show.table import columns
 from meshrt.show.text import since
 from meshrt.transport.tools import connect
+from meshrt.transport.writing import check_place
 
 __all__ = ["check", "show", "view"]
 
@@ -129,18 +131,22 @@ def view(connection: Connection, arguments: Arguments) -> tuple[str, Document]:
 def show(arguments: Arguments) -> int:
     """Run ``meshrt memory``. Returns its exit code, as docs/commands.md says."""
     given, look = dict(arguments), arguments["look"]
+    _refuse_two_files(given)
     before = read(given["diff"]) if given["diff"] is not None else None
     if given["open"] is not None:
         document = _kept(given)
         _show(document if before is None else add_growth(document, before), given, look)
         return ExitCode.OK
-    if given["save"] is not None and not given["force"]:
-        refuse_to_overwrite(given["save"], SCHEMA)
+    if given["save"] is not None:
+        check_place(given["save"])
+        if not given["force"]:
+            refuse_to_overwrite(given["save"], MEMORY)
     words = given["words"]
     run, actor = (given["named"], "".join(words)) if given["named"] else meant(words)
     given["actor"] = given["only"] or actor
-    program = choose(run, how="meshrt memory RUN", ranks=True)
-    connection = connect(program)
+    program = choose(run, how="meshrt memory RUN", asks=given["format"] != "json", ranks=True)
+    with telling_slow(program):
+        connection = connect(program)
     try:
         if given["watch"] is not None:
             _watch(connection, given, look, before)
@@ -152,6 +158,16 @@ def show(arguments: Arguments) -> int:
     finally:
         connection.close()
     return ExitCode.OK
+
+
+def _refuse_two_files(given: Arguments) -> None:
+    """Raise UsageError for ``--diff FILE FILE``: the second one would be a program or an actor."""
+    for word in given["words"] if given["diff"] is not None and given["open"] is None else ():
+        if Path(word).suffix == ".json" or Path(word).is_file():
+            raise UsageError(
+                f"--diff takes one file, and compares it with the program that runs; expected --open {word} --diff "
+                f"{given['diff']} to compare two files, the later one with the earlier one"
+            )
 
 
 def _kept(given: Arguments) -> Document:
@@ -229,4 +245,5 @@ def _watch(connection: Connection, given: Arguments, look: Look, first: Document
 
     adapts = given["vars"] and given["budget"] is None and not given["exact"]
     pace = Pace(given["watch"], _budget(given), adapts=adapts)
-    watch(lambda milliseconds: _ask(connection, given, milliseconds), show, pace, first)
+    wait = functools.partial(pause, sys.stdout)
+    watch(lambda milliseconds: _ask(connection, given, milliseconds), show, wait, pace, first)

@@ -19,11 +19,10 @@ from meshrt.hooks.operations import Data
 from meshrt.memory.devices import devices_of
 from meshrt.memory.merging import Name, name_of
 from meshrt.memory.operations import Looked, ProcessRow, RankRow, SizeRow, VariableRow
-from meshrt.show.records import Schema, to_text
+from meshrt.show.records import MEMORY, to_text
 from meshrt.transport.writing import write_atomic
 
 __all__ = [
-    "SCHEMA",
     "Document",
     "Totals",
     "TotalsOfVariables",
@@ -36,8 +35,6 @@ __all__ = [
     "unmeasured",
     "write",
 ]
-
-SCHEMA = Schema("meshrt memory", 1)
 
 
 class TotalsOfVariables(Data, frozen=True, kw_only=True):
@@ -181,7 +178,7 @@ def plain(document: Document, **more: object) -> dict[str, Any]:
         row["holders"] = list(map(list, row["holders"]))  # JSON has no tuples
     if document.references is not None:
         facts["holders"] = {pid: list(who) for pid, who in document.holders.items()}
-    return SCHEMA.document({**facts, **more})
+    return MEMORY.document({**facts, **more})
 
 
 def write(path: Path, document: Document) -> None:
@@ -197,13 +194,15 @@ def read(path: Path) -> Document:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}; expected a file that meshrt memory --save has written"
+        ) from None
     except (ValueError, RecursionError):
         found = None
-    if not SCHEMA.is_of(found):
+    if not MEMORY.is_of(found):
         raise UsageError(f"{path} is no snapshot of memory; expected a file that meshrt memory --save has written")
-    if found.get("version") != SCHEMA.version:
-        raise UsageError(f"{path} has version {found.get('version')!r}; this meshrt reads version {SCHEMA.version}")
+    if found.get("version") != MEMORY.version:
+        raise UsageError(f"{path} has version {found.get('version')!r}; this meshrt reads version {MEMORY.version}")
     try:
         document = msgspec.convert(found, Document)
         _check(document)

@@ -7,7 +7,6 @@ can be compared. After each look the ranks are left alone until its time is no m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from meshrt.memory.document import Document
@@ -70,14 +69,16 @@ class Pace:
 def watch(
     ask: Callable[[float | None], Document],
     show: Callable[[Document, str], None],
+    wait: Callable[[float], None],
     pace: Pace,
     first: Document | None = None,
 ) -> None:
-    """Look until ``ask`` raises: the user has ended it, or the program has ended.
+    """Look until a function raises: the user has ended it, the program has ended, or the reader of the views is gone.
 
     Args:
         ask: Looks, with the given processor milliseconds for the variables of one rank; None: no limit.
         show: Shows a look, and a line about the wait for the next one ("": nothing to say).
+        wait: Waits for some seconds.
         pace: Time and budget of the looks.
         first: An earlier view; the growth since the first look is then the growth since this view.
     """
@@ -85,7 +86,7 @@ def watch(
     first = before if first is None else first
     pace.looked(before)
     while True:
-        time.sleep(pace.seconds)
+        wait(pace.seconds)
         document = ask(pace.milliseconds)
         pace.looked(document)
         show(add_growth(document, before, first), pace.text())

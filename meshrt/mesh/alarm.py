@@ -186,7 +186,11 @@ def _disturbing(failure: MeshFailure) -> MeshError:
     error = failure.error
     if isinstance(error, SupervisionError):
         error.mesh_name = failure.mesh_name
-    error.add_note("raised at this wait, which is for another call, because nobody has handled it")
+    error.add_note(
+        "The call that this line waits for has not failed, and goes on: get() it again. Ranks were lost, as above, and "
+        "nothing has handled that yet: so the next wait tells of it. __supervise__() of their owner, or "
+        "meshrt.unhandled_fault_hook, can handle it instead (docs/supervision.md)."
+    )
     return error
 
 

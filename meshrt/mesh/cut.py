@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from meshrt.selection import fold_ranks
+from meshrt.selection import counted, fold_ranks
 from meshrt.wire.operations import CutOff
 
 __all__ = ["CutWork"]
@@ -61,7 +61,7 @@ class CutWork:
         """
         lines = [f"{actor}.{endpoint}() {self._on(ranks)}" for (actor, endpoint), ranks in self._calls.items()]
         if len(lines) > _LINES:
-            lines[_LINES - 1 :] = [f"{len(lines) - _LINES + 1} more endpoints"]
+            lines[_LINES - 1 :] = [counted(len(lines) - _LINES + 1, "more endpoint")]
         if self._waiting:
             count, least = sum(self._waiting.values()), "at least " if self._more & self._waiting.keys() else ""
             calls = "1 call that had not begun, sent to" if count == 1 else f"{count} calls that had not begun, sent to"

@@ -21,6 +21,7 @@ from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.services import Services
 from meshrt.mesh.stopping import Stopping
 from meshrt.mesh.supervision import Supervision
+from meshrt.selection import counted
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address
 from meshrt.wire.operations import ActorBegun, ActorEnded, CutOff
@@ -200,7 +201,7 @@ class Lifecycle:
                         self.gone(record.mesh_id, rank, fate)
                 if kind == "host":
                     self._services.announce(
-                        f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}"
+                        f"the agent of host {agent.host} is gone, and {counted(len(ranks))} of {record.name}"
                         + ("" if record.stopped is None else ", which was being stopped")
                     )
             record.stopped_agents.add(agent)

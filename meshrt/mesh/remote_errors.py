@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 
 from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException, one_line
-from meshrt.selection import fold_ranks
+from meshrt.selection import counted, fold_ranks
 from meshrt.wire.codec import own_attribute
 from meshrt.wire.errors import error_from_wire
 from meshrt.wire.frames import Frame
@@ -79,7 +79,7 @@ def add_others(error: ActorError, others: Iterable[tuple[RankPlace, Frame]]) -> 
         more = ": " + message + (", ..." if len(members) > 1 else "") if message else ""
         lines.append(f"{word} {ranks} raised too: {name}{more}")
     if len(groups) > _KINDS:
-        lines.append(f"and {sum(map(len, list(groups.values())[_KINDS:]))} ranks raised something else")
+        lines.append(f"and {counted(sum(map(len, list(groups.values())[_KINDS:])))} raised something else")
     error.others, error.others_text = tuple(found), "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from meshrt.errors import SpawnError, UsageError
-from meshrt.hooks.plugins import DEBUG_VALUES, POST_MORTEM_VALUES
+from meshrt.hooks.plugins import POST_MORTEM_VALUES, SWITCH_VALUES
 from meshrt.selection import Extent, Point
 from meshrt.store.limits import free_in_group
 from meshrt.wire.operations import SpawnMesh
@@ -35,7 +35,13 @@ EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
 
 _VARIABLE = "MESHRT_POST_MORTEM"
 #: Environment variables -> the values that they may have.
-_SWITCHES: Mapping[str, Iterable[str]] = {_VARIABLE: POST_MORTEM_VALUES, "MESHRT_DEBUG": DEBUG_VALUES}
+_SWITCHES: Mapping[str, Iterable[str]] = {
+    _VARIABLE: POST_MORTEM_VALUES,
+    "MESHRT_DEBUG": SWITCH_VALUES,
+    "MESHRT_DEBUG_AUTO": SWITCH_VALUES,
+    "MESHRT_STORE_SEPARATE": SWITCH_VALUES,
+    "MESHRT_STORE_SPILL": SWITCH_VALUES,
+}
 _POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable
 
 from meshrt.escapes import coloured
+from meshrt.selection import counted
 
 __all__ = ["Terminal", "TerminalLog"]
 
@@ -93,7 +94,7 @@ class Terminal:
                     texts.append(self._lines.popleft()[1:])
                 self._size -= sum(len(text) for _, text in texts)
                 if self._dropped and not self._lines:
-                    left_out = f"{self._dropped} lines left out here; the files in the run directory have them"
+                    left_out = f"{counted(self._dropped, 'line')} left out here: see the files in the run directory"
                     texts.append((False, f"meshrt: {left_out}\n"))
                     self._dropped = 0
                 self._busy = True

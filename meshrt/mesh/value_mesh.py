@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Self, TypeVar
 
-from meshrt.selection import MeshTrait, Point, Shape, fold_ranks, group_by_value
+from meshrt.selection import MeshTrait, Point, Shape, counted, fold_ranks, group_by_value
 
 __all__ = ["ValueMesh"]
 
@@ -28,7 +28,7 @@ class ValueMesh(MeshTrait, Generic[R]):
         self._values: Sequence[R] = list(values)
         if len(self._values) != len(shape):
             raise ValueError(
-                f"invalid value mesh: {shape} needs {len(shape)} values, but {len(self._values)} were given"
+                f"invalid value mesh: {shape} needs {counted(len(shape), 'value')}, not {len(self._values)}"
             )
         self._own_shape = shape
 
@@ -85,7 +85,7 @@ class ValueMesh(MeshTrait, Generic[R]):
     def get(self, rank: int) -> R:
         """Return the value of a rank of this mesh. Raises IndexError."""
         if not 0 <= rank < len(self._values):
-            raise IndexError(f"rank {rank} is out of range: {self._own_shape} has {len(self._values)} ranks")
+            raise IndexError(f"rank {rank} is out of range: {self._own_shape} has {counted(len(self._values))}")
         return self._values[rank]
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class ValueMesh(MeshTrait, Generic[R]):
         rows = [f"  [{fold_ranks(ranks)}] {shown.text}" for ranks, shown in groups[:_REPR_ROWS]]
         if len(groups) > _REPR_ROWS:
             left = sum(len(ranks) for ranks, _ in groups[_REPR_ROWS:])
-            rows.append(f"  ... {left} more ranks, {len(groups) - _REPR_ROWS} more values")
+            rows.append(f"  ... {counted(left, 'more rank')}, {counted(len(groups) - _REPR_ROWS, 'more value')}")
         return "\n".join([f"ValueMesh{self._own_shape}:", *rows])
 
 

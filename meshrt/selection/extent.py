@@ -156,7 +156,8 @@ class Point(Mapping[str, int]):
     def __init__(self, rank: SupportsIndex, extent: Extent) -> None:
         number = rank if type(rank) is int else integer("a rank", rank)
         if not 0 <= number < extent._nelements:
-            raise ValueError(f"rank {number} is outside {extent}, which has {extent.nelements} ranks, counted from 0")
+            ranks = f"{extent.nelements} rank" + ("" if extent.nelements == 1 else "s")
+            raise ValueError(f"rank {number} is outside {extent}, which has {ranks}, counted from 0")
         self._rank = number
         self._extent = extent
 

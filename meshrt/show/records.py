@@ -18,7 +18,19 @@ from typing import IO, Any, TypeGuard
 from meshrt.errors import UsageError
 from meshrt.show.streams import write_out
 
-__all__ = ["Recorder", "Schema", "refuse_to_overwrite", "to_text"]
+__all__ = [
+    "DEBUG",
+    "LOGS",
+    "MEMORY",
+    "POSTMORTEM",
+    "PS",
+    "TOP",
+    "Recorder",
+    "Schema",
+    "error_facts",
+    "refuse_to_overwrite",
+    "to_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,15 @@ class Schema:
         return isinstance(document, dict) and document.get("schema") == self.name
 
 
+#: What commands write with ``--json``, their errors included. Those of the prompt write `DEBUG`.
+DEBUG = Schema("meshrt debug", 2)
+LOGS = Schema("meshrt logs", 2)
+MEMORY = Schema("meshrt memory", 1)
+POSTMORTEM = Schema("meshrt postmortem", 2)
+PS = Schema("meshrt ps", 2)
+TOP = Schema("meshrt top", 1)
+
+
 class Recorder:
     """Writes documents of one schema to a stream, one per line. Any thread."""
 
@@ -55,6 +76,16 @@ class Recorder:
         text = to_text(self._schema.document(facts))
         with self._lock:
             write_out(self._stream, text + "\n")
+
+
+def error_facts(command: str, line: str, kind: str, text: str) -> dict[str, object]:
+    """Return the keys of the record of a line that failed: the same for every command.
+
+    Args:
+        kind: Name of the error's class.
+        text: Its message.
+    """
+    return {"command": command, "line": line, "ok": False, "error": {"type": kind, "message": text}}
 
 
 def refuse_to_overwrite(path: Path, schema: Schema) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from meshrt.errors import MeshError, UsageError
@@ -40,7 +40,13 @@ class ExitCode(IntEnum):
 
 
 class CommandUsageError(Exception):
-    """A usage error that only a command can have, and not a script: for example, that no such program runs."""
+    """A usage error that only a command can have, and not a script: for example, that no such program runs.
+
+    Attributes:
+        facts: Further keys of its record.
+    """
+
+    facts: Mapping[str, object] = {}
 
 
 def run_command(name: str, command: Callable[[], int], report: Callable[[Exception], None] | None = None) -> int:

@@ -1,12 +1,15 @@
-"""The standard streams of a command, and writing to them."""
+"""The standard streams of a command, writing to them, and waiting while their reader is there."""
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
+import time
 from typing import IO
 
-__all__ = ["OutputError", "flush_out", "open_standard_streams", "write_out"]
+__all__ = ["OutputError", "flush_out", "open_standard_streams", "pause", "write_out"]
 
 
 class OutputError(Exception):
@@ -32,6 +35,23 @@ def write_out(stream: IO[str], text: str) -> None:
         raise
     except OSError as error:
         raise OutputError(f"the output cannot be written: {error.strerror}") from error
+
+
+def pause(stream: IO[str], seconds: float) -> None:
+    """Wait. A command that follows something waits by this: it may not write for long, and would not see its reader go.
+
+    Raises:
+        BrokenPipeError: The reader has closed the pipe, or the terminal is gone; at once, also while it waits.
+    """
+    try:
+        descriptor = stream.fileno()
+    except (io.UnsupportedOperation, ValueError):  # not a file, or closed
+        time.sleep(seconds)
+        return
+    poll = select.poll()
+    poll.register(descriptor, 0)  # no event but POLLERR and POLLHUP, which are always told
+    if poll.poll(seconds * 1000):
+        raise BrokenPipeError
 
 
 def flush_out() -> None:

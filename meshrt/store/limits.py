@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from meshrt.errors import UsageError
+from meshrt.hooks.plugins import SWITCH_VALUES
 from meshrt.store.cgroup import memory_groups
 from meshrt.transport.reserve import reserve
 
@@ -74,7 +75,7 @@ def store_limit() -> int:
 
 def spills() -> bool:
     """Return whether objects go to files when memory is refused, unless `put` is told otherwise."""
-    return os.environ.get(SPILL, "0") not in ("", "0")
+    return bool(SWITCH_VALUES.get(os.environ.get(SPILL, "")))
 
 
 def free_memory() -> int:

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 
+from meshrt.hooks.plugins import SWITCH_VALUES
 from meshrt.transport.kernel import boot_id
 
 __all__ = ["SEPARATE", "machine_of"]
@@ -20,7 +21,7 @@ SEPARATE = "MESHRT_STORE_SEPARATE"
 
 def machine_of(agent_pid: int) -> int:
     """Return the number of the machine that the processes of a host agent are on; 0 if there is no agent yet."""
-    if os.environ.get(SEPARATE, "0") in ("", "0"):
+    if not SWITCH_VALUES.get(os.environ.get(SEPARATE, "")):
         return _number("")
     return _number(f"/{agent_pid}") if agent_pid else 0
 

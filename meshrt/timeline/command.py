@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -11,15 +10,16 @@ from pathlib import Path
 from meshrt.commandline.command import Arguments
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
-from meshrt.inspect.programs import choose, command_of
+from meshrt.inspect.programs import choose, command_of, named
+from meshrt.selection import counted
 from meshrt.show.records import refuse_to_overwrite
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.session import MOST, Session
 from meshrt.timeline.trace import SCHEMA, pieces
-from meshrt.transport.tools import Program
-from meshrt.transport.writing import write_atomic
+from meshrt.transport.tools import Program, programs
+from meshrt.transport.writing import check_place, write_atomic
 
 __all__ = ["show"]
 
@@ -33,26 +33,18 @@ def show(given: Arguments) -> int:
     # A user who ends the command wants the spans recorded until then: `timeout` ends it so.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = given["out"]
-    _check(out)
+    _refuse_program(out, given["run"])
+    check_place(out)
     if not given["force"]:
         refuse_to_overwrite(out, SCHEMA)
     program = choose(given["run"], how="meshrt timeline OUT.json RUN")
     return _record(program, out, given["seconds"], given["ranks"])
 
 
-def _check(out: Path) -> None:
-    """Raise UsageError for a path where no file can be written, before anything is recorded."""
-    if out.is_dir():
-        raise UsageError(f"{out} is a directory; expected the name of a file")
-    if out.exists() and not out.is_file():
-        if not os.access(out, os.W_OK):
-            raise UsageError(f"{out} cannot be written: no right to")
-        return
-    directory = Path(os.path.realpath(out)).parent  # the target of a link is written
-    if not directory.is_dir():
-        raise UsageError(f"{out} cannot be written: there is no directory {directory}")
-    if not os.access(directory, os.W_OK):
-        raise UsageError(f"{out} cannot be written: no right to write in {directory}")
+def _refuse_program(out: Path, run: str) -> None:
+    """Raise UsageError if the place of the file has a program: the two were typed in the other order."""
+    if not out.exists() and named(str(out), programs()) is not None:
+        raise UsageError(f"{out} is a program: the file comes first: meshrt timeline {run or 'OUT.json'} {out}")
 
 
 def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
@@ -62,7 +54,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
     try:
         count = session.begin(ranks)
         try:
-            what = f"{_ranks(count)} of pid {program.pid}, {command_of(program)}"
+            what = f"{counted(count)} of pid {program.pid}, {command_of(program)}"
             print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # Ctrl-C may come now
             how = _fetch_until(session, begun + seconds)
         except KeyboardInterrupt:
@@ -116,7 +108,7 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     cut = sum(1 for track in tracks for span in (*track.spans, *track.open) if span.cut)
     spans = sum(len(track.spans) + len(track.open) for track in tracks)
     lines = [
-        f"{out}: {spans} spans of {_ranks(len(tracks))} in {took:.1f} s{f', {how}' if how else ''}"
+        f"{out}: {counted(spans, 'span')} of {counted(len(tracks))} in {took:.1f} s{f', {how}' if how else ''}"
         + (f"; {cut} of them cut: began before, or had not ended" if cut else "")
     ]
     dropped = sum(track.dropped for track in tracks)
@@ -130,10 +122,6 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     if not spans:
         lines.append("  no endpoint ran meanwhile")
     return "\n".join(lines)
-
-
-def _ranks(count: int) -> str:
-    return f"{count} rank" + ("" if count == 1 else "s")
 
 
 def _few(names: list[str]) -> str:

@@ -33,7 +33,7 @@ def show(given: Arguments) -> int:
     sorting = Sorting(given["sort"], given["reverse"])
     if not given["once"] and not given["serve"] and not _has_screen():
         raise UsageError("the screen needs a terminal; expected one, or --once, or --serve")
-    program = choose(given["run"], how="meshrt top RUN")
+    program = choose(given["run"], how="meshrt top RUN", asks=not given["json"])
     if given["once"]:
         return _once(program, given, sorting)
     if given["serve"]:

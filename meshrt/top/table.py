@@ -9,15 +9,13 @@ from msgspec import to_builtins
 from meshrt.memory.units import amount, change
 from meshrt.program.words import WORST_FIRST
 from meshrt.selection import counted
-from meshrt.show.records import Schema
+from meshrt.show.records import TOP
 from meshrt.show.table import Room
 from meshrt.show.table import table as laid_out
 from meshrt.top.columns import Sorting, in_order, shown_columns
 from meshrt.top.model import Model, Row, Totals
 
 __all__ = ["document", "summary", "table"]
-
-_SCHEMA = Schema("meshrt top", 1)
 
 
 def summary(totals: Totals) -> str:
@@ -59,7 +57,7 @@ def table(model: Model, sorting: Sorting) -> str:
 def document(model: Model, sorting: Sorting, facts: Mapping[str, object]) -> dict[str, object]:
     """Return the rows and sums as plain data, as docs/json.md says; ``facts``: those of the program."""
     ranks = [_plain(row) for row in in_order(model.rows(), sorting)]
-    return _SCHEMA.document({"command": "top", **facts, "time": model.time, "ranks": ranks})
+    return TOP.document({"command": "top", **facts, "time": model.time, "ranks": ranks})
 
 
 def _plain(row: Row) -> dict[str, object]:

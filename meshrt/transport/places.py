@@ -77,7 +77,7 @@ def make_runtime_base(tell: Tell = _ignore) -> Path:
             os.close(parent)
     except OSError as error:
         why = f"{base} cannot be made: {error.strerror}; set MESHRT_RUNTIME_DIR to a directory of your own"
-        raise UsageError(why) from error
+        raise UsageError(why) from None
     return base
 
 
@@ -159,7 +159,7 @@ def _check_base(base: Path) -> bool:
 def _verify(path: Path, facts: os.stat_result) -> None:
     """Raise UsageError unless ``path`` is a real directory of this user that no other user can enter."""
     if not stat.S_ISDIR(facts.st_mode):
-        raise UsageError(f"{path} is not a directory (or a link to one); remove it, or set MESHRT_RUNTIME_DIR")
+        raise UsageError(f"{path} is not a directory (or a link to one); set MESHRT_RUNTIME_DIR to another place")
     if facts.st_uid != os.geteuid():
         raise UsageError(f"{path} belongs to uid {facts.st_uid}, not to you; set MESHRT_RUNTIME_DIR to another place")
     if facts.st_mode & 0o077:

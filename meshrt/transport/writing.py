@@ -1,6 +1,6 @@
 """Writing files for users and other processes: whole, private, and never through a link of another user.
 
-All of meshrt writes files by these two functions (`tests/test_layers.py` checks that).
+All of meshrt writes files by these functions (`tests/test_layers.py` checks that).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from meshrt.errors import UsageError
 from meshrt.transport.paths import NotTrusted, in_proc, is_trusted, open_parent
 
-__all__ = ["open_private", "write_atomic"]
+__all__ = ["check_place", "open_private", "write_atomic"]
 
 #: Bytes of a file's name that its temporary file's name has: a name has 255 at most.
 _NAME_MAX = 200
@@ -71,6 +72,38 @@ def write_atomic(path: Path, text: str | Iterable[str], *, private: bool = False
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=parent)
+        os.close(parent)
+
+
+def check_place(path: Path) -> None:
+    """Raise UsageError if `write_atomic` cannot write a file: asked before something is done whose result it will have.
+
+    A file is made in its directory, and removed, as only the kernel knows all reasons why that cannot be done.
+    """
+    try:
+        _try_place(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _try_place(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; expected the name of a file")
+    if path.exists() and not path.is_file():  # a pipe or a device, which is written to
+        if not os.access(path, os.W_OK):
+            raise UsageError(f"{path} cannot be written: no right to")
+        return
+    directory = Path(os.path.realpath(path)).parent  # the target of a link is written
+    if not directory.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no directory {directory}")
+    parent, _ = open_parent(path)
+    try:
+        name = f".{os.urandom(8).hex()}"
+        os.close(os.open(name, _NEW, 0o600, dir_fd=parent))
+        os.unlink(name, dir_fd=parent)
+    except PermissionError:
+        raise UsageError(f"{path} cannot be written: no right to write in {directory}") from None
+    finally:
         os.close(parent)
 
 

@@ -110,7 +110,7 @@ def test_several_programs() -> None:
         program = next(each for each in tools.programs() if each.pid == other.pid)
         for named in (["--pid", str(other.pid)], [program.run_id], [str(program.run_directory)]):
             done = run_python("-m", "meshrt.debug", *named, "-c", "status")
-            assert done.returncode == 0 and "1 ranks alive" in done.stdout
+            assert done.returncode == 0 and "1 rank alive" in done.stdout
         for pid in ([], ["--pid", "1"]):
             done = run_python("-m", "meshrt.debug", "--json", *pid, "-c", "status")
             (record,) = map(json.loads, done.stdout.splitlines())
@@ -124,7 +124,7 @@ def test_several_programs() -> None:
             me.types(str(other.pid))
             me.sees("nothing is stopped yet", "meshrt_dbg>")
             me.types("status")
-            me.sees("1 ranks alive")
+            me.sees("1 rank alive")
             other.communicate("\n", timeout=WAIT)
             me.sees(f"the program (pid {other.pid}) has ended")
             me.ends()

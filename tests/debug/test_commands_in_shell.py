@@ -13,7 +13,7 @@ import pytest
 from meshrt.transport import tools
 from tests.debug.harness import person
 from tests.debug.pty_harness import screen
-from tests.support.programs import environment, run_python
+from tests.support.programs import another_program, environment, run_python
 
 WAIT = 20
 
@@ -57,6 +57,14 @@ def test_what_fails_is_told_by_the_exit_code() -> None:
         (("attach", "debugee", "five"), 2, "'five' is no rank"),
         (("list", "stoped"), 2, "did you mean 'stopped'?"),
         (("list", "-p", "1"), 2, "process 1 is no meshrt program"),
+        (("where", program.run_id), 2, f"is a program, which is typed as: meshrt where -p {program.run_id}"),
+        (
+            ("timeline", program.run_id, "out.json"),
+            2,
+            f"the file comes first: meshrt timeline out.json {program.run_id}",
+        ),
+        (("logs", "debugee", "0"), 2, "ranks of debugee are written --ranks 0"),
+        (("memory", "--diff", "a.json", "b.json"), 2, "expected --open b.json --diff a.json"),
         (("quit",), 2, "no command 'quit'"),
     ):
         assert said in meshrt(*words, code=code), words
@@ -106,6 +114,10 @@ def test_tab_completes() -> None:
     assert completed("debug", "") == [program.run_id] == completed("list", "-p", "")
     assert completed("memory", "--un") == ["--units"] and "auto" in completed("memory", "--units", "")
     assert completed("no-such", "") == []
+    assert completed("memory", "--save", "") == completed("timeline", "out") == [":files:"]
+    assert completed("where", "no-such") == []
+    with another_program("from meshrt import *\nproc_mesh(n=1).spawn('other', Actor).get()"):
+        assert completed("where", "") == ["other", "debugee"] or completed("where", "") == ["debugee", "other"]
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash")

@@ -12,7 +12,7 @@ import pytest
 from meshrt import ActorMesh, Future, proc_mesh
 from meshrt.commandline.command import Offer
 from meshrt.commandline.table import COMMANDS
-from meshrt.debug.prompt.records import SCHEMA
+from meshrt.show.records import DEBUG
 from tests.debug.harness import person
 from tests.debug.working import Worker, line_of
 from tests.support.documented import documented, keys_of, keys_told
@@ -40,7 +40,7 @@ def records(*commands: str, input: str | None = None, code: int = 0) -> list[dic
     done = run_python("-m", "meshrt.debug", "--json", *arguments, input=input)
     assert done.returncode == code, done
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert all((record["schema"], record["version"]) == (SCHEMA.name, SCHEMA.version) for record in found)
+    assert all((record["schema"], record["version"]) == (DEBUG.name, DEBUG.version) for record in found)
     return found
 
 

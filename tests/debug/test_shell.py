@@ -95,7 +95,7 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         assert own(ps("--ranks", "stopped & gpus=1"))["meshes"][0]["states"] == {"stopped": 1}
         assert str(other.pid) not in meshrt("ps", "--ranks", "stopped")
         assert "| debugee      |      0 |" in meshrt("ps", "-v", "--ranks", "ranks(0)")
-        assert "no dimension" in meshrt("ps", "--ranks", "nodes=1", code=1)
+        assert "no dimension" in meshrt("ps", "--ranks", "nodes=1", code=2)
         assert "did you mean 'stopped'" in meshrt("ps", "--ranks", "stoped", code=2)
         # One that is killed leaves its directory, and is not shown.
         other.kill()
@@ -250,6 +250,43 @@ def test_what_follows_is_shown_until_the_program_ends() -> None:
     # From the second mesh on, a line needs the name of its own.
     assert lines == ["[0] both\n", "[0] more of 0\n", "[mesh2 0] new\n", "[mesh1 0] bye\n"]
     assert f"the program (pid {other.pid}) has ended" in err
+
+
+@pytest.mark.parametrize("words", ["logs -f", "logs -f --json", "memory --watch 0.5"])
+def test_what_follows_ends_with_its_reader(words: str) -> None:
+    """Nothing is printed any more: a write would not tell that the reader is gone."""
+    proc_mesh(n=1).spawn("debugee", Debugee).get(WAIT)
+    with subprocess.Popen(
+        [sys.executable, "-m", "meshrt", *words.split()],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as following:  # fmt: skip
+        assert following.stdout is not None and following.stderr is not None
+        following.stdout.readline()
+        following.stdout.close()
+        try:
+            assert following.wait(WAIT) == 0
+        finally:
+            following.kill()
+        assert following.stderr.read() == ""
+
+
+def test_a_rank_to_compare_with_that_does_not_exist() -> None:
+    proc_mesh(n=2).spawn("debugee", Debugee).get(WAIT)
+    said = "rank 9 is not among the ranks that were asked; expected one of 0-1"
+    assert said in meshrt("logs", "--diff", "9", code=2)
+    assert said in meshrt("p", "--diff", "9", "debugee", "1", code=2)
+    record = json.loads(run_python("-m", "meshrt", "logs", "--json", "--diff", "9").stdout)
+    assert (record["schema"], record["ok"], record["error"]["type"]) == ("meshrt logs", False, "UsageError")
+
+
+def test_no_program_has_such_ranks() -> None:
+    proc_mesh(n=2).spawn("debugee", Debugee).get(WAIT)
+    with another_program("from meshrt import *\nproc_mesh(n=1).spawn('a', Actor).get()"):
+        said = meshrt("ps", "--ranks", "9", code=2)
+        assert said.startswith("meshrt ps: no program has such ranks\n")
+        assert said.count("rank 9 does not exist") == 2
+        one = meshrt("ps", str(os.getpid()), "--ranks", "9", code=2)
+    assert one.startswith("meshrt ps: rank 9 does not exist: there are 2 ranks\n")
 
 
 def test_a_program_is_named_by_pid_id_or_directory() -> None:

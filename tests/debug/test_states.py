@@ -62,10 +62,11 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
         me("interrupt w ranks(1,4)")
         pids = pid_of(me, 2), pid_of(me, 4)
         with paused(*pids):
-            silent = ("not-answering", STOPPED_BY_A_SIGNAL)
+            silent = ("not-answering", "")
             wait_until(lambda: rows_of(me, "not-answering") == [(2, *silent), (4, *silent)], WAIT)
             me.heard(f"not answer: {STOPPED_BY_A_SIGNAL}")
-            assert place in me("list not-answering")
+            listed = me("list not-answering")
+            assert place in listed and f"\nnot-answering ({STOPPED_BY_A_SIGNAL}): w 2,4\n" in listed
             assert [row[0] for row in rows_of(me, "running")] == [0, 3]
             status = me.until("status", "w 0,3: blocked at waits.py")
             assert "w 2: not-answering" in status

@@ -69,7 +69,7 @@ def test_lines_are_edited_and_kept_for_the_next_session(tmp_path: Path) -> None:
         with debugger(tmp_path) as me:
             me.child.send("tatus" + CTRL_A + "s")
             me.types("")
-            me.sees("1 ranks alive", PROMPT)
+            me.sees("1 rank alive", PROMPT)
             me.child.send("p slf.rnk" + LEFT * 6 + "e" + LEFT * 3 + " w")  # "p w self.rnk"
             me.types(CTRL_E + LEFT * 2 + "a")
             me.sees("p w self.rank", "[0] 0", PROMPT)
@@ -86,7 +86,7 @@ def test_lines_are_edited_and_kept_for_the_next_session(tmp_path: Path) -> None:
             me.child.send(UP * 4)
             me.sees("status")
             me.types("")
-            me.sees("1 ranks alive", PROMPT)
+            me.sees("1 rank alive", PROMPT)
 
 
 def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:

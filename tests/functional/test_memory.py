@@ -426,8 +426,9 @@ def test_watching_shows_what_grows_until_the_program_ends() -> None:
             assert growth[1] < 10 * MIB and first["totals"]["ranks"] == 2
             del shared
             meshrt.shutdown_context()
-            watching.stdout.read()
-            assert watching.stderr.read() == "meshrt memory: the program has ended\n"
+            last = json.loads(watching.stdout.read().splitlines()[-1])
+            assert (last["ok"], last["error"]["message"]) == (False, "the program has ended")
+            assert watching.stderr.read() == ""
             assert watching.wait(WAIT) == 1
         finally:
             watching.kill()

@@ -314,7 +314,7 @@ def test_a_wait_that_has_begun_is_told_too(tmp_path: Path) -> None:
         waiting.get(WAIT)
     assert caught.value.place.mesh_id == victim._target.mesh_id
     assert str(caught.value).startswith("idle rank 0 (n=0) on ")
-    assert "raised at this wait, which is for another call, because nobody has handled it" in caught.value.__notes__
+    assert any("has not failed, and goes on: get() it again" in note for note in caught.value.__notes__)
     gate.touch()
     assert waiting.get(WAIT) == "seen"
 

@@ -181,7 +181,7 @@ def test_no_file_and_no_harm(tmp_path: Path) -> None:
     with recording(tmp_path / "running", "--ranks", "running & ranks(1)") as command_of_one:
         relay.leaf.call().get(WAIT)
         document = command_of_one.end()
-    assert "spans of 1 rank in" in command_of_one.said and ("leaf", "returned") in spans(document)
+    assert " of 1 rank in" in command_of_one.said and ("leaf", "returned") in spans(document)
     shutil.rmtree(tmp_path / "running")
     with recording(tmp_path / "killed") as killed:
         assert relay.hooked.call().get(WAIT).values() == [3, 3]

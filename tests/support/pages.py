@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meshrt.commandline.command import AnyCommand, Kind, Offer
-from meshrt.commandline.shell import options_of
 from meshrt.commandline.table import COMMANDS
 from meshrt.commandline.texts import ordered
 from tests.support.programs import ROOT
@@ -49,8 +48,7 @@ def _prompt() -> list[str]:
 
 def _options(name: str) -> list[str]:
     command = COMMANDS.find(name, Offer.SHELL)
-    options = [each for each in (*command.options, *options_of(command)) if each.offer & Offer.SHELL]
-    rows = [_row(_code(each.written), each.help.replace("|", "\\|")) for each in options]
+    rows = [_row(_code(each.written), each.help.replace("|", "\\|")) for each in command.options_for(Offer.SHELL)]
     rows += [_row("`--ranks SELECTION`", each.help) for each in command.arguments if each.kind is Kind.RANKS]
     return ["| option | what it does |", "|---|---|", *rows]
 

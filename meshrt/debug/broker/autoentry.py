@@ -9,6 +9,7 @@ from collections.abc import Callable
 from meshrt.debug.broker.notices import HOW_TO
 from meshrt.debug.broker.sessions import SessionTable
 from meshrt.debug.protocol import STOPPED
+from meshrt.hooks.plugins import SWITCH_VALUES
 from meshrt.hooks.services import RootServices, Waited
 
 __all__ = ["AutoEntry"]
@@ -77,7 +78,7 @@ class AutoEntry:
 
 
 def _at_terminal() -> bool:
-    if os.environ.get("MESHRT_DEBUG_AUTO") == "0":
+    if SWITCH_VALUES.get(os.environ.get("MESHRT_DEBUG_AUTO", "")) is False:
         return False
     try:
         if sys.stdin is None or sys.stdout is None or not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -11,6 +11,7 @@ import msgspec
 
 from meshrt.debug.operations import JobReport, Kind
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
+from meshrt.errors import UsageError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import without_addresses
@@ -97,6 +98,13 @@ class Answers:
     def unanswered(self) -> int:
         """How many ranks have not answered yet."""
         return sum(map(len, self.waiting.values()))
+
+    def check_against(self, rank: int | None) -> None:
+        """Raise UsageError if answers are to be compared with that of a rank that was not asked."""
+        labels = {label for label, _ in self._kinds} | set(self.waiting)
+        there = {each for label in labels for each in self._asked(label)}
+        if rank is not None and there and rank not in there:
+            raise UsageError(f"rank {rank} is not among the ranks that were asked; expected one of {fold_ranks(there)}")
 
     def pending(self) -> str:
         """Return the progress: ``"12/16 answered, waiting for 3,7-9"``."""

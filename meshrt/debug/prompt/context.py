@@ -73,8 +73,12 @@ def told(answers: Answers, arguments: Arguments, *, late: str = "", again: bool 
         arguments: Of the command; ``diff`` and ``verbose`` say how answers are shown.
         late: What happens to the ranks that have not answered; "": they are not named.
         again: The command can be repeated to see long answers in full, so they are shortened.
+    Raises:
+        UsageError: The rank to compare with was not asked, and the command can be repeated.
     """
     against = arguments.get("diff")
+    if again:
+        answers.check_against(against)
     every = bool(arguments.get("verbose", True))  # commands without -v show every answer
     text = answers.text(every=every, against=against, most=LINES if again and not every else None)
     if answers.unanswered and (late or answers.lost):

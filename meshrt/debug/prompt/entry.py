@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meshrt.commandline.command import Arguments
 from meshrt.commandline.table import Invocation
@@ -15,16 +15,15 @@ from meshrt.debug.operations import Breaks
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.context import Prompt
 from meshrt.debug.prompt.dumps import open_dump
-from meshrt.debug.prompt.records import SCHEMA, notice_record, write_error
 from meshrt.debug.prompt.repl import LEAVING, Repl
 from meshrt.debug.prompt.tables import left_behind
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import Waited
 from meshrt.inspect.operations import ListRanks
-from meshrt.inspect.programs import choose, telling_slow
-from meshrt.show.records import Recorder
-from meshrt.show.status import ExitCode, run_command
+from meshrt.inspect.programs import choose, named, telling_slow
+from meshrt.show.records import DEBUG, Recorder
+from meshrt.show.status import ExitCode
 from meshrt.transport import tools
 from meshrt.transport.process import has_runtime
 
@@ -111,13 +110,13 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
     shown = sys.stdout if sys.stdout is not None else io.StringIO()  # closed by the parent process
     out = io.StringIO() if json else shown
     terminal = LineTerminal(sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY), out)
-    recorder = Recorder(shown, SCHEMA) if json else None
+    recorder = Recorder(shown, DEBUG) if json else None
     try:
         repl = Repl(client, terminal, notices=False, record=recorder)
         if recorder is not None and lines is None:
             for text in client.stops:
-                recorder(notice_record(text))
-            client.read_notices(lambda text: recorder(notice_record(text)))
+                recorder(_notice(text))
+            client.read_notices(lambda text: recorder(_notice(text)))
         code = repl.run() if lines is None else repl.run_lines(lines)
         if not json:
             _tell_left(client, repl, code)
@@ -126,6 +125,11 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
         client.mute()
         client.close()
         terminal.close()
+
+
+def _notice(text: str) -> Mapping[str, object]:
+    """Return the record of a notice: an event that no command has caused."""
+    return {"event": "notice", "text": text}
 
 
 def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *, json: bool) -> int:
@@ -145,7 +149,7 @@ def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *
         out = io.StringIO() if json else shown
         stdin = sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY)
         terminal = LineTerminal(stdin, out, person=interactive)
-        repl = Repl(client, terminal, notices=False, record=Recorder(shown, SCHEMA) if json else None)
+        repl = Repl(client, terminal, notices=False, record=Recorder(shown, DEBUG) if json else None)
     try:
         ok = repl.run_command(invocation, line)
         return repl.run() if stays else ExitCode.OK if ok else ExitCode.FAILED
@@ -304,16 +308,12 @@ def _has_terminal() -> bool:
 
 def show(given: Arguments) -> int:
     """Run ``meshrt debug``. Returns the exit code."""
-
-    def run() -> int:
-        if given["open"] is not None:
-            return open_dump(given["open"], given["commands"])
-        program = choose(given["run"], how="meshrt debug RUN", asks=not given["json"])
-        if given["commands"] is not None or given["json"]:
-            return run_lines(program, given["commands"], json=given["json"])
-        return run_prompt(program)
-
-    return _reporting("debug", run, write_error if given["json"] else None)
+    if given["open"] is not None:
+        return open_dump(given["open"], given["commands"])
+    program = choose(given["run"], how="meshrt debug RUN", asks=not given["json"])
+    if given["commands"] is not None or given["json"]:
+        return run_lines(program, given["commands"], json=given["json"])
+    return run_prompt(program)
 
 
 def run_in_shell(invocation: Invocation[Prompt], run: str, line: str, *, json: bool) -> int:
@@ -325,14 +325,11 @@ def run_in_shell(invocation: Invocation[Prompt], run: str, line: str, *, json: b
         json: Write one object instead of text.
     """
     name = invocation.command.name
-
-    def ask() -> int:
-        program = choose(run, how=f"meshrt {name} -p RUN", asks=not json)
+    program = choose(run, how=f"meshrt {name} -p RUN", asks=not json)
+    try:
         return run_one(program, invocation, line, json=json)
-
-    return _reporting(name, ask, (lambda error: write_error(error, line)) if json else None)
-
-
-def _reporting(name: str, run: Callable[[], int], report: Callable[[Exception], None] | None) -> int:
-    """Run a command. Errors are reported as records; None: as text, by the caller."""
-    return run() if report is None else run_command(f"meshrt {name}", run, report)
+    except UsageError as error:
+        actor = (invocation.arguments or {}).get("actor", "")
+        if not actor or f"{actor!r}" not in str(error) or named(actor, tools.programs()) is None:
+            raise
+        raise UsageError(f"{error}; {actor} is a program, which is typed as: meshrt {name} -p {actor}") from None

@@ -56,6 +56,8 @@ def is_for_the_mesh(line: str, is_variable: Callable[[str], bool]) -> bool:
         is_variable: Whether the rank has a variable of a name where it is stopped.
     """
     word, rest = head(line)
+    if word == "meshrt" and rest and not is_python(line.strip()):
+        return True  # its prompt says how the command is typed
     command = COMMANDS.get(word) if word else None
     if command is None or Offer.PROMPT not in command.offer:
         return False

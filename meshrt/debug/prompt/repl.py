@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from meshrt.commandline.command import Offer
 from meshrt.commandline.completion import Known, candidates
+from meshrt.commandline.line import head
 from meshrt.commandline.table import COMMANDS, Invocation
 from meshrt.debug.operations import Complete, JobReport, Leave, Snapshot
 from meshrt.debug.prompt.answers import Answers
@@ -19,12 +20,12 @@ from meshrt.debug.prompt.attached import Attached
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.context import Prompt
 from meshrt.debug.prompt.lines import is_for_the_mesh, parse_line, rank_words
-from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.inspect.operations import Names
 from meshrt.inspect.shortening import LINES
+from meshrt.show.records import error_facts
 from meshrt.show.status import ExitCode
 from meshrt.transport.kernel import kernel_state
 
@@ -233,7 +234,7 @@ class Repl:
 
     def _failed(self, line: str, text: str, kind: str) -> None:
         if self._record is not None:
-            self._record(error_record(line, text, kind))
+            self._record(error_facts(head(line)[0], line, kind, text))
         else:
             self._say(text)
 

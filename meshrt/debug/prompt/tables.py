@@ -12,7 +12,7 @@ from meshrt.inspect.operations import ProgramStatus, RankRow
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.places import Place
 from meshrt.program.words import DEAD, POST_MORTEM, STOPPED, WORST_FIRST
-from meshrt.selection import Shape, fold_coordinates, fold_ranks
+from meshrt.selection import Shape, counted, fold_coordinates, fold_ranks
 from meshrt.show.ranks import fold_meshes
 from meshrt.show.table import Room, table
 from meshrt.show.text import since
@@ -30,6 +30,8 @@ _NUMBERS = ("Rank", "Line No.", "PID")
 #: Columns that are left out on a narrow terminal, the least important first; before that, columns cut to a width.
 _DROPS = ("Hostname", "Coords", "PID", "RSS", "Since")
 _CUTS = {"Function": 20, "Place": 20, "State": 14, "Actor Name": 12}
+#: Characters of a note that is shown beside the state; longer ones are below the table.
+_NOTE = 24
 _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", "Place")
 
 
@@ -55,7 +57,7 @@ def listing(
     lines = table(headers, cells, Room(width, _DROPS, _CUTS), right=right, grid=True)
     if left_out:
         lines.append(f"... and {left_out} more")
-    for word, members in _remarks(rows) if stops else ():
+    for word, members in _remarks(rows) if stops else _long_notes(rows):
         lines.append(escaped(f"{word}: {by_actor(members)}"))
     return "\n".join(lines)
 
@@ -79,7 +81,7 @@ def _cells(members: Sequence[RankRow], folded: bool, stops: bool) -> tuple[objec
         head = (first.actor, first.rank, str(first.coords), first.host)
     if stops:
         return (*head, f"{first.module}.{first.function}", first.line)
-    note = f" ({first.note})" if first.note else ""
+    note = f" ({first.note})" if 0 < len(first.note) <= _NOTE else ""
     place = str(Place(first.file, first.line, first.function)) if first.line else ""
     began = [row.since for row in members]
     lasts = _lasting(min(began), max(began), time.time_ns() / 1e9) if min(began) else ""
@@ -111,6 +113,15 @@ def _remarks(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
     return remarks.items()
 
 
+def _long_notes(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
+    """Return the notes that are too long for the column of the state: each once, below the table."""
+    notes: dict[str, list[RankRow]] = {}
+    for row in rows:
+        if len(row.note) > _NOTE:
+            notes.setdefault(f"{row.state} ({row.note})", []).append(row)
+    return notes.items()
+
+
 def by_actor(rows: Iterable[RankRow]) -> str:
     """Return the ranks of rows, folded, by actor: ``"debugee 0-3, other 5"``."""
     ranks: dict[str, list[int]] = {}
@@ -131,11 +142,11 @@ def status(found: ProgramStatus, terminals: Sequence[int], own: int) -> str:
         sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes)
         name = f"{mesh.name} " if mesh.name else ""
         actors = ", ".join(mesh.actors) or "none"
-        lines.append(f"mesh {name}{mesh.mesh} ({sizes}): {mesh.alive} ranks alive; actors: {actors}")
+        lines.append(f"mesh {name}{mesh.mesh} ({sizes}): {counted(mesh.alive)} alive; actors: {actors}")
         ends = list(mesh.gone.items())
         lines += [f"  gone: {fold_ranks(ranks)} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
         if len(ends) > _MOST_GROUPS:
-            lines.append(f"  and in {len(ends) - _MOST_GROUPS} more ways; `list dead` shows every one")
+            lines.append(f"  and in {counted(len(ends) - _MOST_GROUPS, 'more way')}; `list dead` shows every one")
     groups = [group for group in found.groups if group.state != DEAD]
     groups.sort(key=lambda group: (group.actor, WORST_FIRST.index(group.state), -group.count))
     for (actor, state), members in groupby(groups, key=lambda group: (group.actor, group.state)):
@@ -148,9 +159,8 @@ def status(found: ProgramStatus, terminals: Sequence[int], own: int) -> str:
         rest = shown[_MOST_GROUPS:]
         if rest:
             ranks = sum(group.count for group in rest)
-            lines.append(
-                f"{actor}: {ranks} more {state}, at {len(rest)} places; `list {state} {actor}` shows every one"
-            )
+            places = counted(len(rest), "place")
+            lines.append(f"{actor}: {ranks} more {state}, at {places}; `list {state} {actor}` shows every one")
     if not found.meshes:
         lines.append("nothing runs")
     elif not any(group.state in (STOPPED, POST_MORTEM) for group in groups):

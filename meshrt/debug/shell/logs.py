@@ -20,15 +20,14 @@ from meshrt.inspect.operations import FindOutput
 from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import choose, meant, named, telling_slow
 from meshrt.selection import Shape, fold_ranks, group_by_value, parse, resolve
-from meshrt.show.records import Recorder, Schema
+from meshrt.show.records import LOGS, Recorder
 from meshrt.show.status import ExitCode
-from meshrt.show.streams import write_out
+from meshrt.show.streams import pause, write_out
 from meshrt.transport import tools
 from meshrt.transport.directories import ended_run, in_use, log_path
 
 __all__ = ["show"]
 
-_SCHEMA = Schema("meshrt logs", 2)
 #: Seconds between two looks at files that are followed, and between two requests for new ranks.
 _LOOK = 0.2
 _ASK = 1.0
@@ -123,13 +122,14 @@ def _by_number(ranks: str, files: dict[int, Path]) -> Iterable[int]:
 def show(given: Arguments) -> int:
     """Run ``meshrt logs``. Returns the exit code."""
     count = line_count(given["lines"])
-    source, actor = _meant([word for word in (given["run"], given["actor"]) if word])
-    recorder = Recorder(sys.stdout, _SCHEMA) if given["json"] else None
+    source, actor = _meant([word for word in (given["run"], given["actor"]) if word], asks=not given["json"])
+    recorder = Recorder(sys.stdout, LOGS) if given["json"] else None
     shown = str if given["raw"] else coloured
     try:
         printing = source.printing(actor, given["ranks"])
         read = {each.label: tails(each.files, count) for each in printing}
         answers = _answers(read)
+        answers.check_against(None if given["diff"] == -1 else given["diff"])
         if recorder is not None:
             recorder({"command": "logs", "run_directory": str(source.directory), **answers.data()})
         elif printing:
@@ -148,8 +148,8 @@ def show(given: Arguments) -> int:
         source.close()
 
 
-def _meant(words: list[str]) -> tuple[_Running | _Ended, str]:
-    """Return the program and the actor that ``[RUN] [ACTOR]`` name; actor "": all."""
+def _meant(words: list[str], *, asks: bool) -> tuple[_Running | _Ended, str]:
+    """Return the program and the actor that ``[RUN] [ACTOR]`` name; actor "": all. ``asks``: as in `choose`."""
     run, actor = meant(words)
     if run:
         running = named(run, tools.programs())
@@ -158,7 +158,7 @@ def _meant(words: list[str]) -> tuple[_Running | _Ended, str]:
         directory = ended_run(run)
         if directory is not None:
             return _Ended(directory), actor
-    return _Running(choose(run, how="meshrt logs RUN", ranks=True)), actor
+    return _Running(choose(run, how="meshrt logs RUN", asks=asks, ranks=True)), actor
 
 
 def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
@@ -174,7 +174,8 @@ def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
 
 def _follow(source: _Running, follower: Follower, actor: str, ranks: str, teller: _Teller) -> None:
     ask = time.monotonic() + _ASK
-    while not source.closed.wait(_LOOK):
+    while not source.closed.is_set():
+        pause(sys.stdout, _LOOK)
         _tell(follower, teller)
         if time.monotonic() >= ask:
             ask = time.monotonic() + _ASK

@@ -13,13 +13,12 @@ __all__ = ["show"]
 
 def show(given: Arguments) -> int:
     """Run the command. Returns the exit code."""
-    if not given["mode"]:
+    if not given["mode"] and not given["modes"]:
         if given["actor"]:
             raise UsageError(f"{given['actor']!r} does not belong there: an actor follows one of {', '.join(MODES)}")
         return postmortem.show(given)
     from meshrt.debug.prompt.entry import run_in_shell  # start-up: a report needs no prompt
 
-    asked = {**given, "report": False}
-    invocation = Invocation(COMMANDS.find("postmortem", Offer.SHELL), asked, Offer.SHELL)
-    line = " ".join(filter(None, ("postmortem", given["mode"], given["actor"])))
+    invocation = Invocation(COMMANDS.find("postmortem", Offer.SHELL), given, Offer.SHELL)
+    line = " ".join(filter(None, ("postmortem", given["mode"] or "--modes", given["actor"])))
     return run_in_shell(invocation, given["run"], line, json=given["json"])

@@ -14,8 +14,7 @@ from msgspec import to_builtins
 
 from meshrt.commandline.command import Arguments
 from meshrt.debug.prompt.tables import listing
-from meshrt.debug.shell.survey import Found, survey
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, UsageError
 from meshrt.escapes import escaped
 from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
@@ -24,10 +23,11 @@ from meshrt.hooks.facts import Body
 from meshrt.inspect.merged import Waits
 from meshrt.inspect.operations import Listing, ListRanks, MeshStatus, ProgramStatus, ReadStatus
 from meshrt.inspect.programs import choose, command_of
+from meshrt.inspect.survey import Found, survey
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
 from meshrt.selection import fold_ranks
-from meshrt.show.records import Recorder, Schema
+from meshrt.show.records import PS, Recorder
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
 from meshrt.show.table import Room, columns, table
@@ -41,7 +41,6 @@ __all__ = ["show"]
 _Found: TypeAlias = "Found[_Answer]"
 
 
-_SCHEMA = Schema("meshrt ps", 2)
 _NOT_LISTED = Listing((), 0, "all")
 #: Programs that have left a failure within the last day and are named, at most.
 _FAILED = 3
@@ -74,14 +73,24 @@ def show(given: Arguments) -> int:
         for each in found
         if not each.refused and (each.answer is None or not given["ranks"] or each.answer.listed.rows)
     ]
+    refused = [each for each in found if each.refused]
+    if given["ranks"] and refused and not having:
+        raise UsageError(_without_ranks(refused))
     found = having or found
     failed, more = ([], 0) if given["run"] else _failed_runs()
     if given["json"]:
         shown = [_record(each, every=bool(given["verbose"])) for each in found]
-        Recorder(sys.stdout, _SCHEMA)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
+        Recorder(sys.stdout, PS)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
     else:
         write_out(sys.stdout, _text(found, failed, given["verbose"], columns(wide=given["wide"])) + _more(more))
     return ExitCode.FAILED if any(each.why for each in found) else ExitCode.OK
+
+
+def _without_ranks(refused: Sequence[_Found]) -> str:
+    """Return why programs have no ranks as they were chosen; each with its name, if there are several."""
+    if len(refused) == 1:
+        return refused[0].why
+    return "\n".join(["no program has such ranks", *(f"{each.program.run_id}: {each.why}" for each in refused)])
 
 
 @dataclass(frozen=True, slots=True)

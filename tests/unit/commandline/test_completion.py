@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.commandline.command import Offer
-from meshrt.commandline.completion import Known, candidates
-from meshrt.commandline.shell import options_of
+from meshrt.commandline.completion import FILES, Known, candidates
 from meshrt.commandline.table import COMMANDS
 
 
@@ -59,6 +58,25 @@ def test_completion_of_anything(text: str) -> None:
 )
 def test_completion_in_a_shell(words: list[str], some: str) -> None:
     known = Known(["trainer"], ["hosts"], {}, ["7863c50c"])
-    command = COMMANDS.get(words[0])
-    extra = options_of(command) if command is not None else ()
-    assert some in candidates(COMMANDS, words, Offer.SHELL, known, extra)
+    assert some in candidates(COMMANDS, words, Offer.SHELL, known)
+
+
+@pytest.mark.parametrize(
+    ("words", "has"),
+    [
+        (["timeline", ""], True),
+        (["memory", "--save", ""], True),
+        (["dap", "--socket", ""], True),
+        (["break", "trainer", ""], True),
+        (["break", ""], True),
+        (["run", ""], True),
+        (["postmortem", ""], True),
+        (["where", ""], False),
+        (["list", ""], False),
+        (["p", "trainer", ""], False),
+        (["top", "--sort", ""], False),
+    ],
+)
+def test_where_a_file_is_possible(words: list[str], has: bool) -> None:
+    assert (FILES in candidates(COMMANDS, words, Offer.SHELL, Known(["trainer"]))) == has
+    assert FILES not in candidates(COMMANDS, words, Offer.PROMPT, Known(["trainer"]))

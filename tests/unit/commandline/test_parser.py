@@ -151,9 +151,10 @@ def test_a_line_means_the_same_in_a_shell(command: str, words: list[str]) -> Non
 
     def outcome(parse: Any, *arguments: Any) -> Any:
         try:
-            return parse(*arguments).arguments
+            found = parse(*arguments).arguments
+            return found and {name: value for name, value in found.items() if name not in ("json", "program")}
         except UsageError as error:
-            return str(error)
+            return str(error).replace("-p, --program, --json, ", "")
 
     typed_there = outcome(TABLE.parse, " ".join(line), Offer.PROMPT)
     assert typed_there == outcome(TABLE.parse_words, line, Offer.SHELL)
@@ -207,3 +208,26 @@ def test_lines_of_several_threads_do_not_meet_in_a_parser() -> None:
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(typed, lines))
     assert [(each["kind"], each["number"]) for each in found] == [("big" if n % 2 else "small", n) for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("show --json", "--json is an option of the shell, not of this prompt; in a shell: meshrt show --json"),
+        ("show --program=4711 trainer", "--program is an option of the shell"),
+        ("show -p a.b", "-p is an option of the shell"),
+        ("meshrt show big", "at this prompt commands are typed without meshrt: show big"),
+        ("halt --foo", "no option '--foo'"),
+        ("halt a.py:3 ranks(", "the text ends too early"),
+        ("halt a.py:3 ranks(0) x", "'x' does not belong there"),
+    ],
+)
+def test_what_is_typed_at_the_wrong_place_is_named(line: str, problem: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        typed(line)
+    assert problem in str(caught.value)
+
+
+def test_an_actor_and_ranks_in_one_word_of_a_shell() -> None:
+    with pytest.raises(UsageError, match=r"expected two words: solver 'ranks\(13\)'"):
+        given_words("show", "solver ranks(13)")

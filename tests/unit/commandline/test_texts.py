@@ -31,7 +31,7 @@ def test_help() -> None:
     assert lines[:5] == [f"{SHOW.usage(Offer.PROMPT)}  (also: sh)", "show it", "One line.", "Another one.", ""]
     assert "  -v, --verbose  all of it" in lines and "--watch" not in "\n".join(lines)
     assert all(len(line) <= 120 for line in lines)
-    assert "-p RUN" in help_of(SHOW, Offer.SHELL, [Option("-p", "the program", metavar="RUN")])
+    assert "-p, --program RUN" in help_of(SHOW, Offer.SHELL) and "-p, --program" not in help_of(SHOW, Offer.PROMPT)
 
 
 def test_commands_are_listed_by_group() -> None:

@@ -250,7 +250,7 @@ def test_watching_shows_growth_since_the_last_look_and_since_the_first() -> None
         return looks.pop(0)
 
     with pytest.raises(Enough):
-        watch(ask, lambda found, _pace: shown.append(found), Pace(1e-6, None, adapts=False))
+        watch(ask, lambda found, _pace: shown.append(found), lambda _seconds: None, Pace(1e-6, None, adapts=False))
     assert [(row.growth, row.grown) for each in shown for row in each.ranks] == [
         (MIB, MIB),
         (4 * MIB, 5 * MIB),

@@ -70,7 +70,10 @@ UNLIMITED = resource.RLIM_INFINITY
 GIB = 1 << 30
 
 
-@pytest.mark.parametrize("variable", ["MESHRT_DEBUG", "MESHRT_POST_MORTEM"])
+@pytest.mark.parametrize(
+    "variable",
+    ["MESHRT_DEBUG", "MESHRT_POST_MORTEM", "MESHRT_DEBUG_AUTO", "MESHRT_STORE_SPILL", "MESHRT_STORE_SEPARATE"],
+)
 def test_a_switch_with_a_value_that_is_not_known(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     for value in ("false", "no", "OFF", "2"):
         expected = f"{variable} is one of 0, .*, not '{value}'"

@@ -62,7 +62,7 @@ def test_a_stuck_terminal_stops_nobody_and_what_is_left_out_is_counted(monkeypat
     lines = out.text.splitlines()
     kept = [line for line in lines if line.startswith("line")]
     assert lines[0] == "first" and kept == [f"line {index:03}" for index in range(len(kept))]
-    assert lines[-1] == f"meshrt: {500 - len(kept)} lines left out here; the files in the run directory have them"
+    assert lines[-1] == f"meshrt: {500 - len(kept)} lines left out here: see the files in the run directory"
 
 
 def test_a_line_of_the_scripts_is_not_cut_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

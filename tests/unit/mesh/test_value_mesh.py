@@ -57,7 +57,7 @@ def test_slices_of_slices_count_from_zero(values: ValueMesh[str]) -> None:
 
 
 def test_the_number_of_values_must_fit() -> None:
-    with pytest.raises(ValueError, match="needs 6 values, but 5 were given"):
+    with pytest.raises(ValueError, match="needs 6 values, not 5"):
         ValueMesh(SHAPE, range(5))
     with pytest.raises(ValueError, match="no value for ranks 1-2,5"):
         ValueMesh.from_indexed(SHAPE, [(0, "a"), (4, "b"), (3, "c")])

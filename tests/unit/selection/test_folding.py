@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.selection import Shape, fold_coordinates, fold_ranks, group_by_value, parse, resolve
+from meshrt.selection import Shape, counted, fold_coordinates, fold_ranks, group_by_value, parse, resolve
 from tests.strategies import shapes
 from tests.support.folded import parse_folded
 
@@ -107,3 +107,7 @@ def test_thousands_of_ranks_fold_at_once() -> None:
     assert fold_coordinates(range(3, 8192, 8), mesh) == "hosts=*, gpus=3"
     assert len(group_by_value((rank, rank % 3) for rank in range(8192))) == 3
     assert time.perf_counter() - started < 2
+
+
+def test_numbers_of_things() -> None:
+    assert (counted(0), counted(1), counted(2, "more line")) == ("0 ranks", "1 rank", "2 more lines")

@@ -13,17 +13,17 @@ import pytest
 from meshrt.errors import UsageError
 from meshrt.timeline import command
 from meshrt.timeline.collected import Collected, RankTrack
-from meshrt.timeline.command import _check
 from meshrt.transport.tools import Program
+from meshrt.transport.writing import check_place
 
 
 def test_what_a_link_points_to_is_asked_for(tmp_path: Path) -> None:
     link = tmp_path / "out.json"
     link.symlink_to("none/out.json")
     with pytest.raises(UsageError, match=f"there is no directory {tmp_path / 'none'}"):
-        _check(link)
+        check_place(link)
     (tmp_path / "none").mkdir()
-    _check(link)
+    check_place(link)
 
 
 def test_what_is_no_file_needs_no_directory_to_write_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,10 +31,10 @@ def test_what_is_no_file_needs_no_directory_to_write_in(tmp_path: Path, monkeypa
     os.mkfifo(fifo)
     allowed = {fifo}
     monkeypatch.setattr(os, "access", lambda path, _mode: path in allowed)
-    _check(fifo)
+    check_place(fifo)
     allowed.clear()
     with pytest.raises(UsageError, match="no right to"):
-        _check(fifo)
+        check_place(fifo)
 
 
 class Begun:

@@ -215,3 +215,10 @@ def test_a_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("HOME", str(tmp_path))
     state = places.state_directory()
     assert state is None or not state.is_relative_to(tmp_path)
+
+
+def test_a_place_where_nothing_can_be_made_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHRT_RUNTIME_DIR", "/proc/nope")
+    with pytest.raises(UsageError, match=r"/proc/nope cannot be made: .*; set MESHRT_RUNTIME_DIR") as caught:
+        places.make_runtime_base()
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.transport.writing import open_private, write_atomic
+from meshrt.errors import UsageError
+from meshrt.transport.writing import check_place, open_private, write_atomic
 from tests.support.limits import full_disk
 from tests.support.others import give_to_nobody
 
@@ -155,3 +156,18 @@ def test_a_log_is_no_link(tmp_path: Path) -> None:
     descriptor = open_private(tmp_path / "new", os.O_WRONLY | os.O_CREAT)
     assert stat.S_IMODE(os.fstat(descriptor).st_mode) == 0o600
     os.close(descriptor)
+
+
+def test_a_place_is_tried_before_it_is_needed(tmp_path: Path) -> None:
+    check_place(tmp_path / "new.json")
+    (tmp_path / "old.json").write_text("old")
+    check_place(tmp_path / "old.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.json"]
+    assert (tmp_path / "old.json").read_text() == "old"
+    for path, problem in (
+        (Path("/proc/new.json"), "/proc/new.json cannot be written: No such file or directory"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "new.json", "there is no directory"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            check_place(path)

@@ -12,11 +12,12 @@ from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink
 from meshrt.debug.dap.router.configuration import Configuration, for_rank
 from meshrt.debug.dap.router.rank_view import RankView
-from meshrt.debug.dap.router.ranks import Key, Rank, counted
+from meshrt.debug.dap.router.ranks import Key, Rank
 from meshrt.debug.dap.router.requests import read
 from meshrt.debug.dap.router.view import Answer, Peer, RootView
 from meshrt.debug.dap.wire import Fields, Message, event, failure, response
 from meshrt.errors import MeshError, UsageError
+from meshrt.selection import counted
 
 __all__ = ["MOST_SESSIONS", "MeshView"]
 

@@ -10,13 +10,14 @@ from meshrt.debug.dap.router.console import Console, hint, mesh_line
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.members import RUNNING, SECONDS, WHY_NOT, Member
 from meshrt.debug.dap.router.program import Sources
-from meshrt.debug.dap.router.ranks import Key, Names, counted
+from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.settings import Settings
 from meshrt.debug.dap.router.thread_events import ThreadEvents
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of, event
 from meshrt.errors import DebugAdapterError, UsageError
+from meshrt.selection import counted
 
 __all__ = ["ROWS_FROM", "RankThreads"]
 

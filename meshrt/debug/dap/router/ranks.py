@@ -7,15 +7,10 @@ from collections.abc import Iterable
 from meshrt.debug.dap.operations import Rank
 from meshrt.selection import fold_ranks
 
-__all__ = ["Key", "Names", "Rank", "counted"]
+__all__ = ["Key", "Names", "Rank"]
 
 #: Mesh id and base rank. A pid would be that of other ranks on other hosts, too.
 Key = tuple[str, int]
-
-
-def counted(count: int) -> str:
-    """Return ``"1 rank"`` or ``"4 ranks"``."""
-    return f"{count} rank{'' if count == 1 else 's'}"
 
 
 class Names:

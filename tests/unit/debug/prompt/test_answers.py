@@ -16,12 +16,12 @@ from meshrt.debug.operations import JobAnswer, JobReport
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.context import told
 from meshrt.debug.prompt.numbers import number_in, outliers, summary
-from meshrt.debug.prompt.records import SCHEMA, error_record
-from meshrt.debug.prompt.tables import status
+from meshrt.debug.prompt.tables import listing, status
+from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
 from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
-from meshrt.inspect.operations import MeshStatus, ProgramStatus, StateGroup
-from meshrt.show.records import Recorder
+from meshrt.inspect.operations import MeshStatus, ProgramStatus, RankRow, StateGroup
+from meshrt.show.records import DEBUG, Recorder, error_facts
 
 
 def answered(*texts: str, facts: Body | None = None) -> Answers:
@@ -196,7 +196,7 @@ def test_what_is_a_number(text: str, facts: Facts | None, number: float | None) 
 
 def test_records_are_one_line_each_of_plain_json() -> None:
     out = io.StringIO()
-    write = Recorder(out, SCHEMA)
+    write = Recorder(out, DEBUG)
     write(
         {
             "command": "p",
@@ -205,7 +205,7 @@ def test_records_are_one_line_each_of_plain_json() -> None:
             **answered("nan", facts={"kind": "number", "value": math.nan}).data(),
         }
     )
-    write(error_record("lits", "no command 'lits'", "UsageError"))
+    write(error_facts("lits", "lits", "UsageError", "no command 'lits'"))
     first, second = map(json.loads, out.getvalue().splitlines())
     assert first["answers"] == [
         {
@@ -217,7 +217,7 @@ def test_records_are_one_line_each_of_plain_json() -> None:
             "failed": False,
         }
     ]
-    assert (first["schema"], first["version"]) == (SCHEMA.name, SCHEMA.version)
+    assert (first["schema"], first["version"]) == (DEBUG.name, DEBUG.version)
     assert second["error"] == {"type": "UsageError", "message": "no command 'lits'"}
     assert (second["ok"], second["command"]) == (False, "lits")
 
@@ -259,3 +259,30 @@ def test_a_rank_to_compare_with_that_has_no_answer() -> None:
     gone = JobAnswer("a", "gone", "was killed by SIGKILL", [9])
     answers.add(JobReport([gone], {}, done=True))
     assert answers.text(against=9).splitlines()[0] == "rank 9 has not answered: there is nothing to compare with"
+
+
+def test_a_rank_to_compare_with_is_one_of_those_that_were_asked() -> None:
+    answers = answered("1", "2")
+    answers.check_against(None)
+    answers.check_against(1)
+    with pytest.raises(UsageError, match="rank 9 is not among the ranks that were asked; expected one of 0-1"):
+        answers.check_against(9)
+    with pytest.raises(UsageError, match="rank 9"):
+        told(answers, {"diff": 9})
+    # The command has run, and cannot be repeated: its answers are shown.
+    assert told(answers, {"diff": 9}, again=False).text.startswith("rank 9 is not among")
+
+
+def row(rank: int, note: str) -> RankRow:
+    view = [["n"], 0, [4], [1]]
+    return RankRow(
+        "trainer", "m", rank, {"n": rank}, view, "node", 7, "step", "", 0, "", "", "dead", note, 0.0, 0, "", 0
+    )
+
+
+def test_a_long_note_is_below_the_table() -> None:
+    note = "its process was stopped by a signal (SIGCONT resumes it)"
+    lines = listing([row(0, note), row(3, note), row(1, "was killed by SIGKILL")], state="all").splitlines()
+    assert max(map(len, lines[:-1])) < 120
+    assert "dead (was killed by SIGKILL)" in "\n".join(lines)
+    assert lines[-1] == f"dead ({note}): trainer 0,3"

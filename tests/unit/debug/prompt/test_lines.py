@@ -59,3 +59,10 @@ def test_words_of_pdb_at_the_prompt_of_the_mesh() -> None:
 def test_words_that_complete_at_a_rank() -> None:
     assert {"detach", "next", "where", "cast", "memory"} <= set(rank_words())
     assert "top" not in rank_words()
+
+
+def test_a_line_of_the_shell_at_a_rank() -> None:
+    assert is_for_the_mesh("meshrt list", lambda _word: False)
+    assert not is_for_the_mesh("meshrt = 3", lambda _word: False)
+    with pytest.raises(UsageError, match="without meshrt: list"):
+        parse_line("meshrt list")
