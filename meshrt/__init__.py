@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
     from meshrt.actor.endpoint import concurrent_endpoint, endpoint
     from meshrt.debug.prompt.scripted import debug_client
+    from meshrt.engine.command import CommandEngine, ssh
     from meshrt.engine.local import LocalEngine
     from meshrt.errors import (
         ActorError,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Actor": "meshrt.actor.actor",
     "ActorMesh": "meshrt.mesh.actor_mesh",
+    "CommandEngine": "meshrt.engine.command",
     "Context": "meshrt.actor.context",
     "Extent": "meshrt.selection",
     "Future": "meshrt.mesh.future",
@@ -103,6 +105,7 @@ _HOME = {
     "Restart": "meshrt.mesh.restarts",
     "record": "meshrt.failure.telling",
     "shutdown_context": "meshrt.mesh.program",
+    "ssh": "meshrt.engine.command",
     "this_host": "meshrt.mesh.proc_mesh",
     "this_proc": "meshrt.mesh.this_proc",
 }
@@ -115,6 +118,7 @@ __all__ = [
     "ArgumentNotSerializable",
     "AuthenticationError",
     "CallTimeout",
+    "CommandEngine",
     "Context",
     "Extent",
     "ForkedMeshError",
@@ -160,6 +164,7 @@ __all__ = [
     "put",
     "record",
     "shutdown_context",
+    "ssh",
     "this_host",
     "this_proc",
 ]

@@ -389,10 +389,19 @@ def describe_exit(exit_code: int | None, signal: int | None) -> str:
 
 
 class HostLost(SupervisionError):
-    """The agent of a host ended; every rank of that host ended with it."""
+    """The agent of a host ended, or its machine is not heard of any more; every rank of that host ended with it.
+
+    Attributes:
+        hint: Why, if that is known.
+    """
+
+    def __init__(self, place: RankPlace, *, hint: str = "", **facts: Unpack[_Facts]) -> None:
+        super().__init__(place, **facts)
+        self.hint = hint
 
     def _what(self) -> str:
-        return f"was lost: the agent of host {self.place.host or '?'} is gone"
+        why = f" ({self.hint})" if self.hint else ""
+        return f"was lost: the agent of host {self.place.host or '?'} is gone{why}"
 
 
 @dataclass(frozen=True)

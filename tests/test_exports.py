@@ -179,6 +179,7 @@ SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.SupervisionError: supervision_error,
     errors.ProcessDied: process_died,
     errors.LinkLost: link_lost,
+    errors.HostLost: link_lost,
     errors.CallTimeout: call_timeout,
     errors.MeshBusy: mesh_busy,
     errors.StoreFull: store_full,

@@ -9,14 +9,14 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(46_063, more=100, less=200),
+    "lines of code": Bar(47_155, more=100, less=200),
     "uses of Any": Bar(241, less=10),
     "circles of imports": Bar(0),
     "modules in circles": Bar(0),
     "small modules with one importer": Bar(5),
     "parsers of command lines": Bar(1),
     "mechanisms of request and reply": Bar(1),
-    "lines of the longest module": Bar(620, less=20),
+    "lines of the longest module": Bar(631, less=20),
     "modules over 400 lines": Bar(9),
     "modules over 700 lines": Bar(0),
     "modules with logic, without unit tests": Bar(199, less=3),

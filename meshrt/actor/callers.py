@@ -216,8 +216,7 @@ class Callers:
     def flush_all(self) -> None:
         """Write what is left, if the callers read soon."""
         for link in tuple(self.slow):
-            link.sock.settimeout(0.2)
-            link.flush()
+            link.flush_within(0.2)
 
     # -- the end; the actor's thread serves no more
 

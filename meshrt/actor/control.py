@@ -24,9 +24,10 @@ from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
 from meshrt.hooks.table import hooks
 from meshrt.transport.acceptor import SelectorReaders
+from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.entrance import Entrance
-from meshrt.transport.link import Link
+from meshrt.transport.link import Connection, Link
 from meshrt.transport.threads import RuntimeThread
 from meshrt.transport.timers import Timers
 from meshrt.wire.control import Message, control_frame
@@ -37,6 +38,7 @@ from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Re
 
 if TYPE_CHECKING:
     from meshrt.hooks.services import RankServices
+    from meshrt.wire.certificate import Certificate
 
 __all__ = ["ControlThread"]
 
@@ -64,6 +66,8 @@ class ControlThread:
         deliver: ``deliver(actor, link, leftover)`` for a proved caller.
         on_stop: ``on_stop(drain, why)``; ``why`` is "" unless an error is the reason.
         operations: name -> handler.
+        door: Connections of other machines come from here, as descriptors; None: there are none.
+        certificate: Of the program, for those.
     """
 
     def __init__(
@@ -75,6 +79,8 @@ class ControlThread:
         deliver: Callable[[str, Link, bytes], None],
         on_stop: Callable[[bool, str], None],
         operations: dict[str, Callable[[Body], Body | None]],
+        door: socket.socket | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self._link = Link(control, control_decoder()) if control is not None else None
         self._endpoint = endpoint
@@ -86,7 +92,7 @@ class ControlThread:
         self._services: RankServices | None = None
         #: Other parts that this thread serves register here; a key's data are called with the events.
         self.selector = selectors.DefaultSelector()
-        self._entrance = Entrance(
+        self._entrance: Entrance[Connection] = Entrance(
             SelectorReaders(self.selector),
             listener,
             "a caller",
@@ -97,6 +103,8 @@ class ControlThread:
             identity=lambda: self.identity(),
             serves=lambda name: name.startswith(endpoint),
         )
+        self._door = door
+        self._certificate = certificate
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         #: Those to the root; what is called with their answers is called on this thread.
         self.requests = Requests(self.send)
@@ -128,6 +136,8 @@ class ControlThread:
         self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
         if self._link is not None:
             self.selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
+        if self._door is not None:
+            self.selector.register(self._door, selectors.EVENT_READ, self._from_door)
         self.thread.start()
 
     # -- any thread
@@ -222,8 +232,24 @@ class ControlThread:
     def _drive(self, _events: int) -> None:
         self._driver.poll_nowait()
 
-    def _let_in(self, sock: socket.socket, caller: ServerHandshake) -> None:
-        link = Link(sock)
+    def _from_door(self, _events: int) -> None:
+        if self._door is None:
+            return
+        _, descriptors, _, _ = socket.recv_fds(self._door, 1, 1, socket.MSG_DONTWAIT)
+        for descriptor in descriptors:
+            self.admit(socket.socket(fileno=descriptor))
+        if not descriptors:  # the agent has ended
+            self.selector.unregister(self._door)
+
+    def admit(self, sock: socket.socket) -> None:
+        """Take a connection of another machine. This thread, or before `start`."""
+        if self._certificate is None:
+            sock.close()
+        else:
+            self._entrance.admit(secured(sock, self._certificate))
+
+    def _let_in(self, sock: Connection, caller: ServerHandshake) -> None:
+        link = link_of(sock)
         link.client = caller.client
         if link.client.machine == self.identity().machine:
             # As the kernel sees it from here: 0 in another pid namespace.

@@ -133,6 +133,8 @@ class RankProcess:
             self.host.deliver,
             self._on_stop,
             self.operations,
+            plumbing.door,
+            birth.certificate,
         )
         self.host.attach(self.control)
         supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver)
@@ -174,17 +176,17 @@ class RankProcess:
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
         store = Store(
-            birth.directory,
+            os.fsdecode(birth.address.directory),
             birth.run_directory,
             birth.secret,
-            lambda _seconds: birth.agent_pid,
-            lambda agent_pid: birth.host if agent_pid == birth.agent_pid else "",
+            lambda _seconds: birth.address.agent_pid,
+            lambda agent_pid: birth.host if agent_pid == birth.address.agent_pid else "",
             self.control.call_later,
         )
         self.control.identity = store.identity
         self.runtime = ProcessRuntime(
             birth.run_id,
-            birth.directory,
+            birth.address,
             birth.secret,
             self,
             store,
@@ -192,6 +194,7 @@ class RankProcess:
             host=birth.host,
             mesh_id=birth.mesh_id,
             rank=birth.rank,
+            certificate=lambda: birth.certificate,
         )
         self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)

@@ -1,5 +1,10 @@
-"""The program that a host agent is: ``python agent_main.py DESCRIPTOR`` (the inherited end of its control link)."""
+"""The program that a host agent is.
 
+``python agent_main.py DESCRIPTOR``: the inherited end of its control link. ``python agent_main.py -``: an invitation to
+a program on another machine is on standard input.
+"""
+
+import socket
 import sys
 from pathlib import Path
 
@@ -12,7 +17,9 @@ from meshrt.actor.process import rank_main
 from meshrt.hooks.plugins import PULSE_PLUGINS, import_plugins
 from meshrt.host.agent import serve
 from meshrt.mesh import proc_mesh as _handles  # noqa: F401 - ranks get handles: load what they are once, here
+from meshrt.transport.link import Link
 from meshrt.wire.codec import warm_up
+from meshrt.wire.frames import control_decoder
 
 __all__ = ["main"]
 
@@ -21,7 +28,12 @@ def main() -> None:
     """Be the agent."""
     warm_up()
     import_plugins(PULSE_PLUGINS)
-    serve(int(sys.argv[1]), rank_main)
+    if sys.argv[1] != "-":
+        serve(Link(socket.socket(fileno=int(sys.argv[1])), control_decoder()), rank_main)
+    from meshrt.engine.joining import join  # start-up: `ssl`, which an agent on the script's machine does not need
+
+    link, leftover = join(sys.stdin.buffer.read())
+    serve(link, rank_main, leftover)
 
 
 if __name__ == "__main__":

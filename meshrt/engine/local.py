@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.host.family import is_of_block
+from meshrt.host.osutil import RUN_VARIABLE, kill_child, kill_run
+from meshrt.mesh.engine import Program
+from meshrt.store.machine import machine_of
 from meshrt.transport.helper import interpreter
+from meshrt.transport.kernel import is_stopped
+from meshrt.transport.link import Link
+from meshrt.wire.addresses import HostAddress
+from meshrt.wire.frames import control_decoder
 
-__all__ = ["LocalEngine"]
+__all__ = ["AGENT_PROGRAM", "LocalAgent", "LocalEngine"]
 
-_PROGRAM = Path(__file__).with_name("agent_main.py")
-
-
-@dataclass
-class _Placed:
-    host: str
-    process: subprocess.Popen[bytes]
-    link_socket: socket.socket
-    mark: str
+AGENT_PROGRAM = Path(__file__).with_name("agent_main.py")
 
 
-_count = 0
+class LocalAgent:
+    """An agent that is a child of the root."""
+
+    machine = 0
+
+    def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes], link: Link, directory: bytes) -> None:
+        self.host = host
+        self.mark = mark
+        self.link = link
+        self.stderr = process.stderr
+        self.address = HostAddress(machine_of(process.pid), process.pid, directory)
+        self._process = process
+
+    def kill(self) -> None:
+        """Kill the agent."""
+        self._process.kill()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for its end, and reap it."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def resume(self) -> bool:
+        """Resume it if a signal has stopped it."""
+        stopped = is_stopped(self._process.pid)
+        # In any case: this also undoes a stop that was sent and has not taken effect yet, which cannot be seen.
+        self._process.send_signal(signal.SIGCONT)
+        return stopped
+
+    def kill_ranks(self, pids: list[int]) -> None:
+        """Kill children of it."""
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                kill_child(self._process.pid, pid)
+
+    def kill_left(self, families: int) -> None:
+        """Kill what it has left: by its mark, or, where that was cleared, by the number of its rank."""
+        kill_run(self.mark, lambda pid: is_of_block(pid, families))
 
 
 @dataclass(frozen=True)
@@ -33,21 +74,19 @@ class LocalEngine:
 
     agents: int = 1
 
-    def place(self, run_id: str) -> list[_Placed]:
+    def place(self, program: Program) -> list[LocalAgent]:
         """Start the agents; does not wait for them."""
         host = socket.gethostname()
         names = [host] if self.agents == 1 else [f"{host}~{index}" for index in range(self.agents)]
-        return [self._start(name, run_id) for name in names]
+        return [self._start(name, program) for name in names]
 
     @staticmethod
-    def _start(host: str, run_id: str) -> _Placed:
-        global _count
-        _count += 1
-        mark = f"{run_id}.{_count}"
+    def _start(host: str, program: Program) -> LocalAgent:
+        mark = program.new_mark()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             process = subprocess.Popen(
-                [*interpreter(), str(_PROGRAM), str(theirs.fileno())],
+                [*interpreter(), str(AGENT_PROGRAM), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -61,4 +100,4 @@ class LocalEngine:
             raise
         finally:
             theirs.close()
-        return _Placed(host, process, ours, mark)
+        return LocalAgent(host, mark, process, Link(ours, control_decoder()), program.directory)

@@ -43,7 +43,7 @@ class Fate:
             case "unborn":
                 return f"could not be started: {self.hint}"
             case "host":
-                return "was lost with its host agent"
+                return "was lost with its host agent" + (f" ({self.hint})" if self.hint else "")
             case "stopped":
                 return "was stopped"
         return "closed its connection"
@@ -73,7 +73,7 @@ class Fate:
             case "unborn":
                 return SpawnError(f"{place} could not be started: {self.hint}")
             case "host":
-                return HostLost(place, log_tail=self.log_tail, **common)
+                return HostLost(place, hint=self.hint, log_tail=self.log_tail, **common)
             case "stopped":
                 return MeshStopped(place, **common)
         return LinkLost(place, hint=self.hint, **common)

@@ -11,12 +11,10 @@ import contextlib
 import os
 import selectors
 import signal
-import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -26,6 +24,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
 from meshrt.host.dumps import Dumps
+from meshrt.host.elsewhere import Doors, OwnDirectories, remove_sockets
 from meshrt.host.family import Families
 from meshrt.host.gather import Gathers
 from meshrt.host.logspace import LogSpace
@@ -37,11 +36,15 @@ from meshrt.host.rootlink import RootGoneError, RootLink
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
+from meshrt.store.machine import be_machine, machine_of
 from meshrt.store.server import StoreServer
 from meshrt.transport.dropping import DROPPABLE
+from meshrt.transport.link import Link
 from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
+from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address, control_frame, relayed_frame
 from meshrt.wire.errors import refusal
 from meshrt.wire.frames import Frame
@@ -59,6 +62,7 @@ from meshrt.wire.tree import (
     Gone,
     Hello,
     Hint,
+    Joined,
     LeaveGather,
     Measure,
     MeshStopped,
@@ -99,24 +103,26 @@ class _Program(msgspec.Struct, frozen=True):
     """The program, as the root has described it."""
 
     run_id: str
-    directory: str
+    #: Of the processes of this agent.
+    address: HostAddress
     run_directory: str
     secret: Secret
     host: str
     argv: list[str]
+    certificate: Certificate | None
 
 
 class Agent:
     """The host agent.
 
     Args:
-        control: The link to the root.
+        link: The link to the root.
         main: What a rank runs, given its `Birth` and plumbing (handed in, so that this floor knows nothing of actors).
     """
 
-    def __init__(self, control: socket.socket, main: Callable[..., None]) -> None:
+    def __init__(self, link: Link, main: Callable[..., None]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._root = RootLink(control, self._selector, self._from_root, self._unmute)
+        self._root = RootLink(link, self._selector, self._from_root, self._unmute)
         self._pid = os.getpid()
         self._children: dict[Address, Child] = {}
         self._starter = Starter(self._selector, self._children, main, self._adopt, self._not_started, self._warn)
@@ -140,16 +146,21 @@ class Agent:
         self._program: _Program | None = None
         #: Shared memory of its ranks and of the root, once it knows where it may listen.
         self._store: StoreServer | None = None
+        #: The directories that this agent has made; None: it uses those of the root, whose machine this is.
+        self._own: OwnDirectories | None = None
+        self._doors: Doors | None = None
         self._root_pidfd = -1
         self._root_pipe = -1
         #: The root has ended without a goodbye, so this process cleans up for it.
         self._bereaved = False
         self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
 
-    def run(self) -> None:
-        """Serve until the root is gone; then kill everything and exit."""
+    def run(self, frames: Iterable[Frame] = ()) -> None:
+        """Serve until the root is gone; then kill everything and exit. ``frames``: what has come already."""
         self._tick()
         try:
+            for frame in frames:
+                self._from_root(frame)
             while True:
                 self._waking.begin()
                 ready = self._selector.select(0 if self._starter.waits else self._timers.wait())
@@ -196,28 +207,43 @@ class Agent:
                 assert_never(unknown)
 
     def _on_hello(self, hello: Hello) -> None:
+        certificate = None if hello.certificate is None else Certificate(*hello.certificate)
         directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)
+        if hello.machine:
+            be_machine(hello.machine)
+            self._own = OwnDirectories(hello.run_id.partition(".")[0], self._warn)
+            directory, run_directory = self._own.runtime, self._own.run
+        ports: tuple[Port, ...] = ()
+        if certificate is not None:
+            self._doors = Doors(self._selector, self._children, self._later)
+            ports = self._doors.ports
+        address = HostAddress(machine_of(self._pid), self._pid, os.fsencode(directory), ports)
         secret = Secret(hello.secret)
-        self._program = program = _Program(hello.run_id, directory, run_directory, secret, hello.host, list(hello.argv))
+        self._program = _Program(
+            hello.run_id, address, run_directory, secret, hello.host, list(hello.argv), certificate
+        )
         self._strays.families = Families(hello.families)
         self._starter.log_space = LogSpace(hello.logs_limit, self._warn)
         sys.path[:] = map(os.fsdecode, hello.sys_path)
         sys.argv[:] = hello.argv
+        if self._own is None:
+            try:
+                self._root_pidfd = os.pidfd_open(hello.root_pid)
+            except ProcessLookupError:
+                raise RootGoneError from None  # it has ended before this process could read that
+            self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
         try:
-            self._root_pidfd = os.pidfd_open(hello.root_pid)
-        except ProcessLookupError:
-            raise RootGoneError from None  # it has ended before this process could read that
-        self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
-        try:
-            self._root_pipe = open_root_pipe(program.directory)
+            self._root_pipe = open_root_pipe(directory)
             # This process may be stopped (SIGSTOP), and nothing else kills what ranks have detached.
-            if signal_at_end(self._root_pipe, signal.SIGCONT, self._pid) is None:
+            if self._own is None and signal_at_end(self._root_pipe, signal.SIGCONT, self._pid) is None:
                 raise RootGoneError
             self._store = StoreServer(self._selector, directory, run_directory, secret, hello.store_limit, self._later)
         except FileNotFoundError:
             if os.path.isdir(directory):
                 raise
             raise RootGoneError from None  # it is about to end, and has removed its directory
+        if self._own is not None:
+            self._root.tell(Joined(address))
         self._root.tell(Serves())
 
     def _on_root_exit(self, _events: int) -> None:
@@ -252,15 +278,15 @@ class Agent:
                 spawn.sizes,
                 {**spawn.common_env, **spawn.env.get(str(rank), {})},
                 program.run_id,
-                program.directory,
+                program.address,
                 program.secret,
                 program.host,
                 program.argv,
-                self._pid,
                 self._strays.families.new(),
                 self._root_pipe,
                 program.run_directory,
                 spawn.operations,
+                program.certificate,
             )
 
     def _adopt(self, child: Child, pid: int) -> None:
@@ -544,9 +570,11 @@ class Agent:
     def _kill_everything(self) -> None:
         """Kill everything: ranks, their descendants, and strays with the mark of this program."""
         self._strays.kill_all(_KILL_EVERYTHING)
-        if self._bereaved:
+        if self._own is not None:
+            self._own.close()
+        elif self._bereaved:
             reserve.release()  # directories are opened to be removed
-            _remove_sockets(None if self._program is None else self._program.directory)
+            remove_sockets(None if self._program is None else os.fsdecode(self._program.address.directory))
 
     # -- timers and the rest
 
@@ -583,20 +611,8 @@ def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def _remove_sockets(directory: str | None) -> None:
-    """Remove the runtime directory of a program that has died; None: it has died before it could name it."""
-    from meshrt.transport import directories  # start-up: only when the root died
-
-    if directory is not None:
-        directories.remove_tree(Path(directory))
-        return
-    for path in directories.runtime_of(os.environ.get(osutil.RUN_VARIABLE, "").partition(".")[0]):
-        if not directories.in_use(path):
-            directories.remove_tree(path)
-
-
-def serve(descriptor: int, main: Callable[..., None]) -> None:
-    """Be the agent whose control link is ``descriptor``; returns when everything is gone."""
+def serve(link: Link, main: Callable[..., None], leftover: bytes = b"") -> None:
+    """Be the agent with this link to the root, and what was read of it already; never returns."""
     osutil.set_name("meshrt-agent")
     osutil.set_subreaper()
     osutil.raise_file_limit()
@@ -607,7 +623,7 @@ def serve(descriptor: int, main: Callable[..., None]) -> None:
     # Inherited by the ranks, until faulthandler handles it: a rank that is slow to start must survive the signal.
     signal.signal(STACK_SIGNAL, signal.SIG_IGN)
     try:
-        Agent(socket.socket(fileno=descriptor), main).run()
+        Agent(link, main).run(link.feed(leftover) if leftover else ())
     except Exception:
         traceback.print_exc()
         os._exit(1)

@@ -20,8 +20,9 @@ from meshrt.host.output import RankLog, Stream
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.directories import ERROR_FILE, error_path
 from meshrt.transport.link import Link
-from meshrt.transport.process import socket_path
 from meshrt.transport.rootpipe import signal_at_end
+from meshrt.wire.addresses import HostAddress, socket_path
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
@@ -45,11 +46,10 @@ class Birth:
     sizes: Sequence[int]
     env: dict[str, str] = field(repr=False)
     run_id: str
-    directory: str
+    address: HostAddress
     secret: Secret = field(repr=False)
     host: str
     argv: list[str]
-    agent_pid: int
     #: The mark of all processes that it starts, see `meshrt.host.family`.
     family: int
     #: `meshrt.transport.rootpipe.open_root_pipe`, to be inherited.
@@ -58,6 +58,8 @@ class Birth:
     run_directory: str
     #: Control operations that it serves itself before any other: ``[name, body]``.
     operations: Sequence[tuple[str, Body]]
+    #: Of the program; None: it has one machine.
+    certificate: Certificate | None = field(default=None, repr=False)
 
 
 @dataclass
@@ -69,15 +71,20 @@ class Plumbing:
     stdout: int
     stderr: int
     fault_file: int
+    #: Where connections of other machines come from; None: there are none.
+    door: socket.socket | None = None
 
     def descriptors(self) -> set[int]:
         """Return the descriptors that the rank keeps."""
-        return {self.control.fileno(), self.listener.fileno(), self.stdout, self.stderr, self.fault_file}
+        own = {self.control.fileno(), self.listener.fileno(), self.stdout, self.stderr, self.fault_file}
+        return own if self.door is None else {*own, self.door.fileno()}
 
     def close(self) -> None:
         """Close them in the agent once the rank has them."""
         self.control.close()
         self.listener.close()
+        if self.door is not None:
+            self.door.close()
         os.close(self.stdout)
         os.close(self.stderr)
 
@@ -92,6 +99,8 @@ class Child:
     streams: list[Stream]
     fault_file: int
     path: str
+    #: Gives the rank connections of other machines.
+    door: socket.socket | None = None
     pid: int = 0
     pidfd: int = -1
     #: Why the agent itself had to end it.
@@ -115,9 +124,14 @@ class Child:
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             cleanup += [ours.close, theirs.close]
-            path = socket_path(birth.directory, birth.mesh_id, birth.rank)
+            path = socket_path(os.fsdecode(birth.address.directory), birth.mesh_id, birth.rank)
             listener = listening_socket(path)
             cleanup += [listener.close, lambda: os.unlink(path)]
+            door: tuple[socket.socket, socket.socket] | None = None
+            if birth.certificate is not None:
+                door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                cleanup += [door[0].close, door[1].close]
+                door[0].setblocking(False)
             pipes = []
             for _ in range(2):
                 pipe = os.pipe2(os.O_CLOEXEC)
@@ -130,8 +144,8 @@ class Child:
             raise
         log = RankLog(log_path, warn, space)
         streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
-        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path)
-        return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file)
+        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path, door and door[0])
+        return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file, door and door[1])
 
     @property
     def address(self) -> Address:
@@ -141,6 +155,8 @@ class Child:
     def close(self) -> None:
         """Close and remove what `prepare` has made, and what is left of its output."""
         self.link.close()
+        if self.door is not None:
+            self.door.close()
         for stream in self.streams:
             stream.end()
         self.log.close()
@@ -214,7 +230,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         gc.freeze()
         join_family(birth.family)
         os.setsid()
-        die_with_parent(birth.agent_pid)
+        die_with_parent(birth.address.agent_pid)
         keep_only(plumbing.descriptors() | {birth.root_pipe})
         signal.set_wakeup_fd(-1)
         null = os.open(os.devnull, os.O_RDONLY)

@@ -6,14 +6,13 @@ The messages that may be left out: see `meshrt.transport.dropping`.
 from __future__ import annotations
 
 import selectors
-import socket
 from collections.abc import Callable, Mapping
 
 from meshrt.selection import counted
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
 from meshrt.wire.control import Address, Message, control_frame, passed_frame
-from meshrt.wire.frames import Frame, control_decoder
+from meshrt.wire.frames import Frame
 from meshrt.wire.tree import DroppedOfRanks, Output, Warn
 
 __all__ = ["RootGoneError", "RootLink"]
@@ -35,7 +34,7 @@ class RootLink:
     """Sends never block.
 
     Args:
-        control: The connected socket.
+        link: The link to the root.
         selector: Where it is waited for.
         receive: Takes each frame of the root.
         on_room: Called when the root has read what waited for it.
@@ -43,12 +42,12 @@ class RootLink:
 
     def __init__(
         self,
-        control: socket.socket,
+        link: Link,
         selector: selectors.BaseSelector,
         receive: Callable[[Frame], None],
         on_room: Callable[[], None],
     ) -> None:
-        self._link = Link(control, control_decoder())
+        self._link = link
         self._selector = selector
         self._receive = receive
         #: Lines of output that were left out since the root was told of it.
@@ -58,7 +57,7 @@ class RootLink:
         #: Waiting messages, each of which replaces an earlier one of the same kind and rank.
         self._latest: dict[tuple[type[Message], Address], Message] = {}
         self._on_room = on_room
-        selector.register(control, selectors.EVENT_READ, self._on_event)
+        selector.register(link.sock, selectors.EVENT_READ, self._on_event)
 
     def tell(self, message: Message, address: Address | None = None) -> None:
         """Send a message that must not be lost: the agent's own, or that of the rank at ``address``."""

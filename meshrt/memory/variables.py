@@ -73,7 +73,7 @@ def namespaces(actors: Sequence[ActorState]) -> Iterator[Any]:
             for cls in _own_classes(type(actor.instance)):
                 yield from _globals_of(cls)
     for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):
+        if issubclass(type(module), ModuleType):  # not what a module of C code only says that it is
             yield _MODULE_NAMES(module)
     yield sys.modules
 

@@ -16,6 +16,7 @@ from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import MeshTrait, Shape
 from meshrt.transport.process import current_runtime
+from meshrt.wire.addresses import MeshAddress
 
 __all__ = ["ActorMesh", "Endpoint", "reserved_names"]
 
@@ -117,7 +118,7 @@ class ActorMesh(MeshTrait, Generic[A]):
 
     def _with_shape(self, shape: Shape) -> Self:
         target = self._target
-        view = Target(target.mesh_id, target.name, target.directory, shape, target.whole, target._about)
+        view = Target(target.mesh_id, target.name, target.address, shape, target.whole, target._about)
         return type(self)(self._class, view, self._init)
 
     @property
@@ -183,7 +184,7 @@ class ActorMesh(MeshTrait, Generic[A]):
             self._class,
             target.mesh_id,
             target.name,
-            target.directory,
+            target.address,
             target.shape,
             target.whole,
         )
@@ -205,8 +206,8 @@ def _unknown(_mesh_id: str, _rank: int) -> tuple[str, int]:
     return "", 0
 
 
-def _received(cls: type[A], mesh_id: str, name: str, directory: str, shape: Shape, whole: Shape) -> ActorMesh[A]:
-    return ActorMesh(cls, Target(mesh_id, name, directory, shape, whole, _unknown), None)
+def _received(cls: type[A], mesh_id: str, name: str, address: MeshAddress, shape: Shape, whole: Shape) -> ActorMesh[A]:
+    return ActorMesh(cls, Target(mesh_id, name, address, shape, whole, _unknown), None)
 
 
 def reserved_names() -> frozenset[str]:

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import functools
 import logging
-import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from meshrt.errors import ProtocolError
+from meshrt.errors import ProtocolError, SpawnError
 from meshrt.host.family import new_family_block
-from meshrt.host.osutil import kill_child
 from meshrt.mesh.agent_output import AgentOutput
-from meshrt.transport.kernel import is_stopped
-from meshrt.transport.link import Link
+from meshrt.mesh.engine import Placed
+from meshrt.transport.liveness import ROOT_SECONDS
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import Address, Message, control_frame
-from meshrt.wire.frames import Frame, control_decoder
+from meshrt.wire.frames import Frame
 from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, FromAgent, FromRank, Ping
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
 
-__all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
-
-
-class Placed(Protocol):
-    """A host agent that an engine has started."""
-
-    host: str
-    process: subprocess.Popen[bytes]
-    link_socket: socket.socket
-    #: What marks every process of this agent, see `meshrt.host.osutil.RUN_VARIABLE`.
-    mark: str
-
-
-class Engine(Protocol):
-    """Places one host agent per host; everything else is the same for all engines."""
-
-    def place(self, run_id: str) -> Sequence[Placed]:
-        """Start the agents and return them; does not wait until they serve."""
+__all__ = ["AgentLink", "AgentPulse"]
 
 
 class AgentLink:
@@ -69,9 +49,16 @@ class AgentLink:
         self.mark = placed.mark
         #: The start of the numbers of its ranks, see `meshrt.host.family`.
         self.families = new_family_block()
-        self.process = placed.process
-        self.output = AgentOutput(placed.process.stderr, write)
-        self._link = Link(placed.link_socket, control_decoder())
+        #: Where its processes listen; None: it has not said so yet.
+        self.address = placed.address
+        #: Set when it has, and when it has ended.
+        self.joined = threading.Event()
+        if placed.address is not None:
+            self.joined.set()
+        self.machine = placed.machine
+        self._placed = placed
+        self.output = AgentOutput(placed.stderr, write)
+        self._link = placed.link
         self._on_message = on_message
         self._on_rank = on_rank
         self._on_gone = on_gone
@@ -164,6 +151,7 @@ class AgentLink:
         if not self.gone:
             self.gone = True
             self.gone_at = time.monotonic_ns()
+            self.joined.set()
             self._heard.set()
             self._attached.remove_reader(self._link.fileno())
             self._attached.remove_writer(self._link.fileno())
@@ -179,12 +167,7 @@ class AgentLink:
 
     def resume(self) -> bool:
         """Resume it if a signal has stopped it; returns whether one had. Any thread."""
-        if self.gone:
-            return False
-        stopped = is_stopped(self.process.pid)
-        # In any case: this also undoes a stop that was sent and has not taken effect yet, which cannot be seen.
-        self.process.send_signal(signal.SIGCONT)
-        return stopped
+        return not self.gone and self._placed.resume()
 
     def hear(self, seconds: float) -> bool:
         """Wait until it has reported all earlier events; returns whether it has. Any thread but the loop's.
@@ -221,21 +204,41 @@ class AgentLink:
         self._link.sock.close()
         self.output.abandon()
 
+    @property
+    def why(self) -> str:
+        """Why its link has ended, if that is known."""
+        error = self._link.error
+        if not self.machine or error is None or error.errno != errno.ETIMEDOUT:
+            return ""
+        return f"its machine has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
+
+    @property
+    def where(self) -> HostAddress:
+        """Where its processes listen, once it has joined. Raises SpawnError: it has ended before."""
+        if self.address is None:
+            raise SpawnError(f"the agent of host {self.host} has ended before it was ready to start ranks")
+        return self.address
+
+    @property
+    def pid(self) -> int:
+        """The pid of the agent, on its own machine; 0: it has not said so yet."""
+        return 0 if self.address is None else self.address.agent_pid
+
     def kill(self) -> None:
         """Kill the agent itself; its ranks die with it."""
-        self.process.kill()
+        self._placed.kill()
 
     def kill_ranks(self, pids: list[int]) -> None:
         """Kill ranks of this agent without its help. What cannot be looked up now ends with the agent."""
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                kill_child(self.process.pid, pid)
+        self._placed.kill_ranks(pids)
+
+    def kill_left(self) -> None:
+        """Kill what it has left; it has ended. Raises OSError: that cannot be looked up."""
+        self._placed.kill_left(self.families)
 
     def wait(self, timeout: float) -> bool:
         """Wait for its end and reap it; any thread but the loop's. Returns whether it has ended."""
-        try:
-            self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
+        if not self._placed.wait(timeout):
             return False
         self.output.read()
         self.output.close()
@@ -294,9 +297,7 @@ class AgentPulse:
                 agent.send(Ping())
             elif now - asked >= self.SILENT_SECONDS and agent not in self._silent:
                 self._silent.add(agent)
-                self._announce(
-                    f"the agent of host {agent.host} (pid {agent.process.pid}) does not answer; its ranks go on"
-                )
+                self._announce(f"the agent of host {agent.host} (pid {agent.pid}) does not answer; its ranks go on")
         self._each()
 
     def answered(self, agent: AgentLink) -> None:

@@ -26,7 +26,9 @@ class Home:
         self._chosen: AgentLink | None = None
 
     def add(self, agent: AgentLink) -> None:
-        """An agent was placed."""
+        """An agent was placed. One on another machine shares no memory with the script."""
+        if agent.machine:
+            return
         self._agents.append(agent)
 
     def serves(self, agent: AgentLink) -> None:
@@ -36,7 +38,8 @@ class Home:
 
     def remove(self, agent: AgentLink) -> None:
         """An agent has ended. On the loop."""
-        self._agents.remove(agent)
+        if agent in self._agents:
+            self._agents.remove(agent)
         if not self._agents:
             self._serves.set()  # a thread that waits for one to serve waits no longer
             self._serves.clear()
@@ -48,8 +51,8 @@ class Home:
         # Always the same one while it lives: other processes have been told on which machine the script is.
         if self._chosen is None or self._chosen.gone:
             self._chosen = next((agent for agent in tuple(self._agents) if agent.serves and not agent.gone), None)
-        return 0 if self._chosen is None else self._chosen.process.pid
+        return 0 if self._chosen is None else self._chosen.pid
 
     def host_of(self, agent_pid: int) -> str:
         """Return the host of an agent; "" if there is no such agent."""
-        return next((agent.host for agent in tuple(self._agents) if agent.process.pid == agent_pid), "")
+        return next((agent.host for agent in tuple(self._agents) if agent.pid == agent_pid), "")

@@ -13,8 +13,10 @@ import sys
 from typing import assert_never
 
 from meshrt.mesh.agent_reports import AgentReports
-from meshrt.mesh.agents import AgentLink, AgentPulse, Engine, Placed
+from meshrt.mesh.agents import AgentLink, AgentPulse
+from meshrt.mesh.engine import Engine, Placed
 from meshrt.mesh.home import Home
+from meshrt.mesh.invitations import Invitations
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.placement import Placement
@@ -24,7 +26,7 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.protocol import store_path
-from meshrt.transport.process import socket_path
+from meshrt.wire.addresses import socket_path
 from meshrt.wire.control import Address
 from meshrt.wire.tree import (
     DroppedOfRanks,
@@ -34,6 +36,7 @@ from meshrt.wire.tree import (
     Gathered,
     Gone,
     Hello,
+    Joined,
     Measured,
     MeshStopped,
     Output,
@@ -81,7 +84,7 @@ class HostAgents:
         self._lifecycle = lifecycle
         self._reports = reports
         self._terminal = terminal
-        self._placement = Placement(run.run_id, self._connect, self._attach)
+        self._placement = Placement(Invitations(run, loop), self._connect, self._attach)
         self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
         self._home = home
         loop.post(lambda: self._pulse.start(loop.running))
@@ -123,6 +126,8 @@ class HostAgents:
                 store_limit=self._run.limits.store,
                 families=link.families,
                 logs_limit=self._run.limits.logs,
+                machine=placed.machine,
+                certificate=self._run.certificate,
             )
         )
         return link
@@ -145,6 +150,9 @@ class HostAgents:
 
     def _on_agent(self, agent: AgentLink, message: FromAgent) -> None:
         match message:
+            case Joined(address=address):
+                agent.address = address
+                agent.joined.set()
             case Started(mesh=mesh_id, rank=rank, pid=pid):
                 self._lifecycle.started(mesh_id, rank, pid)
             case Gone(mesh=mesh_id, rank=rank, fate=fate):
@@ -181,7 +189,7 @@ class HostAgents:
         self._placement.lose(agent)
         directory = self._run.directory
         sockets = [socket_path(directory, *address) for address in self._registry.placed_on(agent)]
-        for path in (store_path(directory, agent.process.pid), *sockets):
+        for path in (store_path(directory, agent.pid), *sockets):
             with contextlib.suppress(FileNotFoundError):  # it had removed some itself
                 os.unlink(path)
         self._home.remove(agent)

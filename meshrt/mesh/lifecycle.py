@@ -195,6 +195,7 @@ class Lifecycle:
                             host=agent.host,
                             pid=record.pids.get(rank, 0),
                             log_tail=agent.output.tail,
+                            hint=agent.why,
                             low=agent.alive_at,
                             high=agent.gone_at,
                         )
@@ -202,6 +203,7 @@ class Lifecycle:
                 if kind == "host":
                     self._services.announce(
                         f"the agent of host {agent.host} is gone, and {counted(len(ranks))} of {record.name}"
+                        + (f" ({agent.why})" if agent.why else "")
                         + ("" if record.stopped is None else ", which was being stopped")
                     )
             record.stopped_agents.add(agent)

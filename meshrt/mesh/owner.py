@@ -13,10 +13,11 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import ProcessRuntime, current_runtime
+from meshrt.wire.addresses import MeshAddress
 from meshrt.wire.operations import Initialized, StopMesh, WhenInitialized
 
 if TYPE_CHECKING:
-    from meshrt.mesh.agents import Engine
+    from meshrt.mesh.engine import Engine
 
 __all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 
@@ -29,12 +30,12 @@ _making = threading.Lock()
 class MeshOwner(Protocol):
     """What a `ProcMesh` needs of its owner."""
 
-    directory: str
     driver: Driver
 
     def owns(self, mesh_id: str) -> bool: ...
     def about(self, mesh_id: str, rank: int) -> tuple[str, int]: ...
     def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str: ...
+    def address_of(self, mesh_id: str) -> MeshAddress: ...
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
@@ -49,11 +50,11 @@ class RankOwner:
     """A rank that owns meshes: the root starts them, and stops them when this rank ends."""
 
     def __init__(self, runtime: ProcessRuntime) -> None:
-        self.directory = runtime.directory
         self.driver = runtime.driver
         self._runtime = runtime
         self._names: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
+        self._addresses: dict[str, MeshAddress] = {}
         self._stopped: dict[str, Settled[None]] = {}
 
     def owns(self, mesh_id: str) -> bool:
@@ -71,7 +72,12 @@ class RankOwner:
         spawned = self._runtime.tree.ask(request, _SPAWN_SECONDS)
         self._names[spawned.mesh] = spawned.name
         self._sizes[spawned.mesh] = spec.extent.nelements
+        self._addresses[spawned.mesh] = MeshAddress(tuple(spawned.hosts), spec.extent.nelements)
         return spawned.mesh
+
+    def address_of(self, mesh_id: str) -> MeshAddress:
+        """Return where the ranks of a mesh listen."""
+        return self._addresses[mesh_id]
 
     def name_of(self, mesh_id: str) -> str:
         """Return the name of a mesh."""

@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from meshrt.host.family import is_of_block
-from meshrt.host.osutil import kill_run
-from meshrt.mesh.agents import AgentLink, Engine, Placed
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.engine import Engine, Placed, Program
 
 __all__ = ["Placement"]
 
@@ -25,22 +24,20 @@ class Placement:
     """The agents of one program. Any thread.
 
     Args:
-        run_id: The program.
+        program: What engines are told of it.
         connect: Makes the root's end of an agent that was started.
         attach: Starts reading from it, once it is known here, so that its end is noticed.
     """
 
     def __init__(
-        self, run_id: str, connect: Callable[[Placed], AgentLink], attach: Callable[[AgentLink], None]
+        self, program: Program, connect: Callable[[Placed], AgentLink], attach: Callable[[AgentLink], None]
     ) -> None:
-        self._run_id = run_id
+        self._program = program
         self._connect = connect
         self._attach = attach
         self._by_engine: dict[Engine | None, list[AgentLink]] = {}
         #: Every agent that has not ended.
         self._placed: list[AgentLink] = []
-        #: Of all agents that there were.
-        self._pids: set[int] = set()
         self._reapers: list[threading.Thread] = []
         #: Held while an engine places agents, for an unlimited time: the root's loop never waits for it.
         self._placing = threading.RLock()
@@ -51,7 +48,7 @@ class Placement:
         with self._placing:
             agents = self._by_engine.get(engine, [])
             if not agents or any(agent.gone for agent in agents):
-                placed = self._place(engine if engine is not None else _default_engine())
+                placed = (engine or _default_engine()).place(self._program)
                 survivors = [None if agent.gone else agent for agent in agents]
                 agents = self._complete(survivors, placed)
                 new = [agent for agent in agents if agent not in survivors]
@@ -60,6 +57,8 @@ class Placement:
                     self._placed += new
                 for agent in new:
                     self._attach(agent)
+                for agent in new:
+                    agent.joined.wait()
             return agents
 
     def _complete(self, survivors: list[AgentLink | None], placed: Sequence[Placed]) -> list[AgentLink]:
@@ -73,21 +72,6 @@ class Placement:
             if survivor is not None:
                 _undo(new)
         return [survivor or self._connect(new) for survivor, new in zip(survivors, placed, strict=True)]
-
-    def _place(self, engine: Engine) -> Sequence[Placed]:
-        """Have agents placed, each with a pid that no earlier one had: the pid identifies what its store keeps."""
-        others: list[Placed] = []
-        try:
-            while True:
-                placed = engine.place(self._run_id)
-                pids = {each.process.pid for each in placed}
-                if self._pids.isdisjoint(pids):
-                    self._pids |= pids
-                    return placed
-                others += placed  # they keep their pids until there are others
-        finally:
-            for each in others:
-                _undo(each)
 
     def all(self) -> list[AgentLink]:
         """Return the agents that have not ended."""
@@ -117,9 +101,11 @@ class Placement:
 
 def _undo(placed: Placed) -> None:
     """End an agent that was never connected to."""
-    placed.link_socket.close()
-    placed.process.kill()
-    placed.process.communicate()
+    placed.link.close()
+    placed.kill()
+    placed.wait(_LOOK)
+    if placed.stderr is not None:
+        placed.stderr.close()
 
 
 def _reap(agent: AgentLink) -> None:
@@ -132,7 +118,7 @@ def _kill_left(agent: AgentLink) -> None:
     deadline = time.monotonic() + _LOOK
     while True:
         try:
-            kill_run(agent.mark, lambda pid: is_of_block(pid, agent.families))
+            agent.kill_left()
             return
         except OSError as error:
             if time.monotonic() >= deadline:

@@ -24,9 +24,10 @@ from meshrt.selection import MeshTrait, Shape
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
+from meshrt.wire.addresses import MeshAddress
 
 if TYPE_CHECKING:
-    from meshrt.mesh.agents import Engine
+    from meshrt.mesh.engine import Engine
 
 __all__ = ["HostMesh", "ProcMesh", "proc_mesh", "this_host"]
 
@@ -191,7 +192,7 @@ def _spawn(spec: MeshSpec, engine: Engine | None) -> ProcMesh:
             raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
     mesh_id = owner.spawn(spec, engine)
     shape, name = Shape.from_extent(spec.extent), owner.name_of(mesh_id)
-    return ProcMesh(mesh_id, name, shape, owner.directory, spec.setup, driver=owner.driver)
+    return ProcMesh(mesh_id, name, shape, owner.address_of(mesh_id), spec.setup, driver=owner.driver)
 
 
 class ProcMesh(MeshTrait):
@@ -202,7 +203,7 @@ class ProcMesh(MeshTrait):
         mesh_id: str,
         name: str,
         shape: Shape,
-        directory: str,
+        address: MeshAddress,
         setup: Setup,
         whole: Shape | None = None,
         *,
@@ -212,7 +213,7 @@ class ProcMesh(MeshTrait):
         self._name = name
         self._own_shape = shape
         self._whole = shape if whole is None else whole
-        self._directory = directory
+        self._address = address
         self._setup = setup
         self._stopped: Future[None] | None = None
         #: Of the process that made the mesh, and None elsewhere: it is closed when all its meshes have ended.
@@ -223,7 +224,7 @@ class ProcMesh(MeshTrait):
         return self._own_shape
 
     def _with_shape(self, shape: Shape) -> Self:
-        same = (self._directory, self._setup, self._whole)
+        same = (self._address, self._setup, self._whole)
         return type(self)(self._mesh_id, self._name, shape, *same, driver=self._driver)
 
     @property
@@ -279,7 +280,7 @@ class ProcMesh(MeshTrait):
         except TypeError as error:
             raise TypeError(f"{cls.__name__}() {error}") from None
         _ship_if_needed(cls)
-        target = Target(self._mesh_id, name, self._directory, self._own_shape, self._whole, about)
+        target = Target(self._mesh_id, name, self._address, self._own_shape, self._whole, about)
         packed = pack_init(target, cls, args, kwargs, self._setup)
         if check_max_restarts(max_restarts):
             check_restartable(target)
@@ -366,7 +367,7 @@ class ProcMesh(MeshTrait):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return ProcMesh, (self._mesh_id, self._name, self._own_shape, self._directory, self._setup, self._whole)
+        return ProcMesh, (self._mesh_id, self._name, self._own_shape, self._address, self._setup, self._whole)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProcMesh):

@@ -15,6 +15,7 @@ from meshrt.mesh.progress import Progress
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
+from meshrt.wire.addresses import MeshAddress
 
 __all__ = ["MeshRecord", "Owner"]
 
@@ -110,6 +111,8 @@ class MeshRecord:
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
+        #: Where they listen.
+        self.address = MeshAddress.of([agent.where for agent in agents], count)
         self.pids: dict[int, int] = {}
         self.fates: dict[int, Fate] = {}
         #: When the mesh was asked for, seconds since the epoch.

@@ -14,7 +14,7 @@ from meshrt.hooks.operations import Nothing
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
-from meshrt.mesh.record import Owner
+from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.services import Services
@@ -120,7 +120,7 @@ class RankRequests:
 
         def made(mesh_id: str) -> None:
             self._lifecycle.own(owner, mesh_id)
-            answer(Spawned(mesh_id, self._registry.meshes[mesh_id].name))
+            answer(_spawned(self._registry.meshes[mesh_id]))
 
         threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
 
@@ -134,3 +134,7 @@ class RankRequests:
             return
         stopped = self._stopping.stop(asked.mesh, asked.grace, asked.why)
         stopped.when_done(lambda: answer(Nothing()), background=False)
+
+
+def _spawned(record: MeshRecord) -> Spawned:
+    return Spawned(record.mesh_id, record.name, record.address.hosts)

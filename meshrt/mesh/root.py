@@ -105,7 +105,9 @@ class Root:
             tree = RootTree(registry, restarts, loop)
             home = Home(loop)
             store = Store(run.directory, str(run.run_directory), run.secret, home.agent, home.host_of, tree.call_later)
-            self.runtime = ProcessRuntime(run.run_id, run.directory, run.secret, tree, store, is_root=True)
+            self.runtime = ProcessRuntime(
+                run.run_id, run.address, run.secret, tree, store, is_root=True, certificate=lambda: run.certificate
+            )
             undo.pop_all()
         driver = self.runtime.driver
         Background(tree, driver, loop)
@@ -163,7 +165,7 @@ class Root:
             upkeep,
             terminal,
         )
-        self.owner = ScriptOwner(run.directory, driver, registry, services, script, spawning, stopping)
+        self.owner = ScriptOwner(driver, registry, services, script, spawning, stopping)
         RankRequests(services, loop, registry, restarts, alarm, lifecycle, spawning, stopping)
         self._install()
 

@@ -12,6 +12,8 @@ import msgspec
 from meshrt.store.limits import LOGS_LIMIT, RUNS_LIMIT, size_asked_for, store_limit
 from meshrt.transport import directories, dirlock
 from meshrt.transport.rootpipe import RootPipe
+from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.handshake import Secret
 
 __all__ = ["Limits", "Run", "working_directory"]
@@ -55,6 +57,9 @@ class Run:
         self.started = time.clock_gettime(time.CLOCK_REALTIME)
         #: What every link of the program proves.
         self.secret = Secret(secrets.token_bytes(32))
+        #: What processes on other machines show each other, and where they reach this one; made for the first of them.
+        self.certificate: Certificate | None = None
+        self.ports: tuple[Port, ...] = ()
         #: Lines for the terminal: for example that a directory is not at its usual place.
         self.notes: list[str] = []
         with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
@@ -70,6 +75,11 @@ class Run:
     def directory(self) -> str:
         """The runtime directory, as the paths of sockets begin."""
         return str(self.runtime_directory)
+
+    @property
+    def address(self) -> HostAddress:
+        """Where the script itself listens, for actors of its own."""
+        return HostAddress(0, 0, os.fsencode(self.runtime_directory), self.ports)
 
     @property
     def is_here(self) -> bool:

@@ -15,9 +15,10 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
+from meshrt.wire.addresses import MeshAddress
 
 if TYPE_CHECKING:
-    from meshrt.mesh.agents import Engine
+    from meshrt.mesh.engine import Engine
 
 __all__ = ["ScriptOwner"]
 
@@ -26,13 +27,11 @@ class ScriptOwner:
     """The meshes of the program, including those that ranks have made. Any thread.
 
     Args:
-        directory: The runtime directory.
         driver, registry, services, script, spawning, stopping: Those of the root.
     """
 
     def __init__(
         self,
-        directory: str,
         driver: Driver,
         registry: Registry,
         services: Services,
@@ -40,7 +39,6 @@ class ScriptOwner:
         spawning: Spawning,
         stopping: Stopping,
     ) -> None:
-        self.directory = directory
         self.driver = driver
         self._registry = registry
         self._services = services
@@ -55,6 +53,10 @@ class ScriptOwner:
     def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str:
         """Start the ranks of a mesh; see `Spawning.spawn`."""
         return self._spawning.spawn(spec, engine)
+
+    def address_of(self, mesh_id: str) -> MeshAddress:
+        """Return where the ranks of a mesh listen."""
+        return self._registry.meshes[mesh_id].address
 
     def name_of(self, mesh_id: str) -> str:
         """Return the name of a mesh."""

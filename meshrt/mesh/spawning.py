@@ -8,9 +8,10 @@ import sys
 import threading
 
 from meshrt.errors import ShutdownError, SpawnError
-from meshrt.mesh.agents import AgentLink, Engine
+from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
+from meshrt.mesh.engine import Engine
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
@@ -75,6 +76,8 @@ class Spawning:
         count = spec.extent.nelements
         check_limits(count, sum(len(record.alive()) for record in self._registry.running()))
         self._services.load_asked_for()
+        if engine is not None:
+            self._loop.begin()  # agents on other machines join there
         agents = self._agents.of(engine)
         self._loop.begin()
         with self._lock:

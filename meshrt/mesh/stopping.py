@@ -54,7 +54,7 @@ class OverdueAgents:
             if agent.resume():
                 self._agents.add(agent)
                 self._announce(
-                    f"the agent of host {agent.host} (pid {agent.process.pid}) was stopped by a signal: it is "
+                    f"the agent of host {agent.host} (pid {agent.pid}) was stopped by a signal: it is "
                     "continued, as the program ends"
                 )
 
@@ -64,7 +64,7 @@ class OverdueAgents:
             if not agent.hear(_HEAR):
                 self.unheard.add(agent)
                 self._announce(
-                    f"the agent of host {agent.host} (pid {agent.process.pid}) does not answer at the end of the "
+                    f"the agent of host {agent.host} (pid {agent.pid}) does not answer at the end of the "
                     "program: what has failed on its ranks is not known, so the exit status is 1"
                 )
 

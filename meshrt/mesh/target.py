@@ -12,7 +12,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import OutLink
-from meshrt.transport.process import socket_path
+from meshrt.wire.addresses import MeshAddress
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +25,7 @@ class Target:
 
     Args:
         mesh_id, name: The identity of the actor.
-        directory: Where its ranks listen.
+        address: Where its ranks listen.
         shape: The view: labels, and a slice of base ranks.
         whole: The mesh that it is a view of.
         about: ``about(rank) -> (host, pid)`` where this process knows it.
@@ -36,7 +36,7 @@ class Target:
         "_links",
         "_links_of",
         "_middles",
-        "directory",
+        "address",
         "gates",
         "mesh_id",
         "name",
@@ -49,14 +49,14 @@ class Target:
         self,
         mesh_id: str,
         name: str,
-        directory: str,
+        address: MeshAddress,
         shape: Shape,
         whole: Shape,
         about: Callable[[str, int], tuple[str, int]],
     ) -> None:
         self.mesh_id = mesh_id
         self.name = name
-        self.directory = directory
+        self.address = address
         self.shape = shape
         self.whole = whole
         self.view: bytes = msgpack.packb(shape.to_wire())
@@ -71,7 +71,7 @@ class Target:
         """Return the links to the ranks, in the order of the view."""
         if self._links_of is not driver:
             self._links = [
-                driver.link_to((self.mesh_id, rank, self.name), socket_path(self.directory, self.mesh_id, rank))
+                driver.link_to((self.mesh_id, rank, self.name), self.address.rank(self.mesh_id, rank))
                 for rank in self.shape.ndslice
             ]
             self._links_of = driver
@@ -116,4 +116,4 @@ class Target:
         """Return the target that is the rank at ``position`` alone (a view without dimensions)."""
         rank = self.shape.ndslice[position]
         shape = Shape((), Slice(offset=rank, sizes=(), strides=()))
-        return Target(self.mesh_id, self.name, self.directory, shape, self.whole, self._about)
+        return Target(self.mesh_id, self.name, self.address, shape, self.whole, self._about)

@@ -14,7 +14,8 @@ from meshrt.mesh.program import start_root
 from meshrt.mesh.root import Root
 from meshrt.selection import Shape, Slice
 from meshrt.transport.acceptor import listening_socket
-from meshrt.transport.process import current_runtime, has_runtime, socket_path
+from meshrt.transport.process import current_runtime, has_runtime
+from meshrt.wire.addresses import MeshAddress, socket_path
 
 __all__ = ["this_proc"]
 
@@ -30,11 +31,11 @@ def this_proc() -> ProcMesh:
     call = current_call()
     if call is not None:
         rank = Shape((), Slice(offset=call.base_rank, sizes=(), strides=()))
-        return ProcMesh(call.instance.mesh_id, "this_proc", rank, current_runtime().directory, None)
+        return ProcMesh(call.instance.mesh_id, "this_proc", rank, current_runtime().own_address, None)
     if has_runtime() and not current_runtime().is_root:
         runtime = current_runtime()
         rank = Shape((), Slice(offset=runtime.rank, sizes=(), strides=()))
-        return ProcMesh(runtime.mesh_id, "this_proc", rank, runtime.directory, None)
+        return ProcMesh(runtime.mesh_id, "this_proc", rank, runtime.own_address, None)
     return _of_root(start_root())
 
 
@@ -64,5 +65,7 @@ def _of_root(root: Root) -> ProcMesh:
         root.ending.at_end(functools.partial(host.interrupt, cleanup=True))
         root.ending.at_end(control.close)
         root.ending.at_end(lambda: host.close(2.0))
-        mesh = root.runtime.own_mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.run.directory, None)
+        mesh = root.runtime.own_mesh = ProcMesh(
+            mesh_id, "this_proc", Shape.unity(), MeshAddress((root.run.address,), 1), None
+        )
         return mesh

@@ -19,8 +19,19 @@ __all__ = ["SEPARATE", "machine_of"]
 SEPARATE = "MESHRT_STORE_SEPARATE"
 
 
+_own = 0
+
+
+def be_machine(number: int) -> None:
+    """Say which machine this process is on, and what it forks: the agent, told by the root."""
+    global _own
+    _own = number
+
+
 def machine_of(agent_pid: int) -> int:
     """Return the number of the machine that the processes of a host agent are on; 0 if there is no agent yet."""
+    if _own:
+        return _own
     if not SWITCH_VALUES.get(os.environ.get(SEPARATE, "")):
         return _number("")
     return _number(f"/{agent_pid}") if agent_pid else 0

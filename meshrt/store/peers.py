@@ -9,12 +9,12 @@ import contextlib
 import os
 import selectors
 import socket
-from collections.abc import Callable, Set
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Set
 
 import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
-from meshrt.store.exports import Exports
 from meshrt.store.messages import (
     FROM_PROCESS,
     FROM_STORE,
@@ -22,6 +22,7 @@ from meshrt.store.messages import (
     Freed,
     FromProcess,
     FromStore,
+    Piece,
     ToProcess,
     ToStore,
 )
@@ -32,7 +33,47 @@ from meshrt.transport.link import peer_of
 from meshrt.wire.errors import why_of
 from meshrt.wire.handshake import ROLE_STORE, Identity, ServerHandshake
 
-__all__ = ["Peer", "Peers"]
+__all__ = ["PIECE", "Exports", "Peer", "Peers"]
+
+
+#: Bytes of a piece: it is read when the connection has taken the one before, so a slow reader costs no memory.
+PIECE = 256 << 10
+
+
+class Exports:
+    """The bytes of segments to send over one connection to the store of another machine."""
+
+    def __init__(self) -> None:
+        #: Segments, and the ranges of them to send.
+        self._left: deque[tuple[int, Iterator[Piece]]] = deque()
+
+    def begin(self, number: int, segment: int, descriptor: int, start: int, size: int) -> None:
+        """Send bytes of a file, which stays open until they are sent or given up: their receiver holds them."""
+        self._left.append((segment, _pieces(number, descriptor, start, start + size)))
+
+    def cancel(self, segments: Collection[int]) -> None:
+        """These are wanted no more."""
+        self._left = deque(entry for entry in self._left if entry[0] not in segments)
+
+    def next(self) -> Piece | None:
+        """Return the next message; None: nothing is left. Raises OSError where the file cannot be read."""
+        while self._left:
+            for message in self._left[0][1]:
+                return message
+            self._left.popleft()
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+
+def _pieces(number: int, descriptor: int, start: int, end: int) -> Iterator[Piece]:
+    while start < end:
+        data = os.pread(descriptor, min(PIECE, end - start), start)
+        if not data:
+            raise OSError("shared memory ends before what was written there")
+        start += len(data)
+        yield Piece(number, data)
 
 
 class Peer(msgspec.Struct, eq=False):

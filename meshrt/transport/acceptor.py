@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from meshrt.transport.link import same_user
+from meshrt.transport.link import Connection, same_user
 
 __all__ = ["Acceptor", "Readers", "SelectorReaders", "listening_socket"]
 
@@ -38,10 +38,10 @@ def listening_socket(path: str) -> socket.socket:
 class Readers(Protocol):
     """Calls functions when sockets can be read: an asyncio loop, or `SelectorReaders`. One thread."""
 
-    def add_reader(self, sock: socket.socket, function: Callable[[], object], /) -> object:
+    def add_reader(self, sock: Connection, function: Callable[[], object], /) -> object:
         """Call ``function`` whenever there is something to read. Raises OSError."""
 
-    def remove_reader(self, sock: socket.socket, /) -> object:
+    def remove_reader(self, sock: Connection, /) -> object:
         """Call nothing any more for a socket that was added. Before it is closed."""
 
 
@@ -51,11 +51,11 @@ class SelectorReaders:
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
 
-    def add_reader(self, sock: socket.socket, function: Callable[[], object]) -> None:
+    def add_reader(self, sock: Connection, function: Callable[[], object]) -> None:
         """Call ``function`` whenever there is something to read. Raises OSError."""
         self._selector.register(sock, selectors.EVENT_READ, lambda _events: function())
 
-    def remove_reader(self, sock: socket.socket) -> None:
+    def remove_reader(self, sock: Connection) -> None:
         """Call nothing any more for a socket that was added."""
         self._selector.unregister(sock)
 

@@ -7,15 +7,12 @@ are proved is dialled again; so is any while something is short that a connectio
 from __future__ import annotations
 
 import errno
-import os
-import socket
-import struct
 import time
 from collections.abc import Callable
 
-from meshrt.errors import AuthenticationError
+from meshrt.transport.connecting import Connector
 from meshrt.transport.disconnects import DISCONNECTED_SECONDS, Disconnects
-from meshrt.transport.link import LATER, Link, peer_of
+from meshrt.transport.link import LATER, Link
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.tree import Tree
@@ -25,8 +22,6 @@ __all__ = ["DIALS", "Dialler"]
 
 #: How often a rank is dialled that hangs up before both sides are proved.
 DIALS = 5
-#: Seconds that a `connect` may wait for a place in the rank's backlog.
-_CONNECT_SECONDS = 10
 #: Seconds until it is tried again where something is short that it takes: memory, descriptors, time.
 _CONNECT_AGAIN = 0.1
 _SHORT = LATER | {errno.EMFILE, errno.ENFILE, errno.ENOSPC}
@@ -36,6 +31,7 @@ class Dialler:
     """Connects links. Any thread.
 
     Args:
+        connector: Makes the connections.
         secret: Each side of a link proves that it has it.
         identity: Returns the identity of this process for each handshake.
         tree: Tells when a rank listens; calls after a while.
@@ -46,6 +42,7 @@ class Dialler:
 
     def __init__(
         self,
+        connector: Connector,
         secret: bytes,
         identity: Callable[[], Identity],
         tree: Tree,
@@ -53,6 +50,7 @@ class Dialler:
         disconnects: Disconnects,
         wake: Callable[[], None],
     ) -> None:
+        self._connector = connector
         self._secret = secret
         self._identity = identity
         self._tree = tree
@@ -101,24 +99,14 @@ class Dialler:
         """Dial once; returns the error, if there is one."""
         handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self._identity())
         try:
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            link = self._connector.connect(out.address, out.refusals)
         except OSError as error:
             return error
         try:
-            # A time-out of Python's own would make the socket non-blocking: a full backlog is an error at once then.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
-            sock.connect(out.path)
-            uid = peer_of(sock)[1]
-            if uid < 0:  # it waited for a place in the backlog, a signal came, and Python takes that for a connection
-                raise InterruptedError(errno.EINTR, os.strerror(errno.EINTR))
-            if uid != os.geteuid():
-                raise AuthenticationError(f"{out.path} is served by another user")
-            sock.send(handshake.hello())
-            self._table.connected(out, Link(sock), handshake)
+            self._table.connected(out, link, handshake)
         except OSError as error:
-            sock.close()
+            link.close()
             return error
-        except BaseException:
-            sock.close()
-            raise
+        if not link.send([handshake.hello()]):
+            self._table.want_write(out)
         return None

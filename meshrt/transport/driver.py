@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 
 from meshrt.errors import ProtocolError
 from meshrt.hooks.fate import Fate
+from meshrt.transport.connecting import Connector
 from meshrt.transport.dialling import Dialler
 from meshrt.transport.disconnects import Disconnects
 from meshrt.transport.linktable import LinkTable
@@ -26,6 +27,7 @@ from meshrt.transport.queues import Queues
 from meshrt.transport.reading import Reader
 from meshrt.transport.tree import Tree
 from meshrt.transport.waiting import Waiting
+from meshrt.wire.addresses import RankAddress
 from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import Identity
 
@@ -51,6 +53,7 @@ class Driver(Waiting):
         tree: Tells of starts and ends of ranks, and polls in the background.
         claim: Takes the shared memory of an answer.
         identity: Returns the identity of this process for processes that share memory with it.
+        connector: Makes the connections; without it, to ranks of this machine only.
 
     Attributes:
         queues: Messages that were sent and not written yet.
@@ -64,13 +67,14 @@ class Driver(Waiting):
         tree: Tree,
         claim: Callable[[Frame], Frame] = _no_shared_memory,
         identity: Callable[[], Identity] = _own_pid,
+        connector: Connector | None = None,
     ) -> None:
         super().__init__(tree.switch)
         self._tree = tree
         table = LinkTable(self._epoll, self.background)
         self.queues = Queues(table, tree, self)
         disconnects = Disconnects(table, tree, self._look)
-        self._dialler = Dialler(secret, identity, tree, table, disconnects, self.wake)
+        self._dialler = Dialler(connector or Connector(), secret, identity, tree, table, disconnects, self.wake)
         self._reader = Reader(table, self._dialler, disconnects, claim, self.background)
         self.lost = LostLinks(table, tree, disconnects, self._reader, self.queues.full, self._look)
         self._table = table
@@ -89,11 +93,11 @@ class Driver(Waiting):
 
     # -- links
 
-    def link_to(self, key: tuple[str, int, str], path: str) -> OutLink:
-        """Return the link to ``key`` (mesh id, rank, actor), whose rank listens (or will listen) at ``path``."""
+    def link_to(self, key: tuple[str, int, str], address: RankAddress) -> OutLink:
+        """Return the link to ``key`` (mesh id, rank, actor), whose rank listens (or will listen) at ``address``."""
         out = self._links.get(key)
         if out is None:
-            out, new = self._table.obtain(key, path)
+            out, new = self._table.obtain(key, address)
             if new:
                 self._dialler.connect(out)
                 self.lost.watch(out)

@@ -20,25 +20,28 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from typing import Generic, TypeVar, cast
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.acceptor import Acceptor, Readers
-from meshrt.transport.link import peer_of
+from meshrt.transport.link import Connection, peer_of
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, UNPROVED_MAX, Identity, ServerHandshake
 
 __all__ = ["Entrance"]
 
+C = TypeVar("C", bound=Connection)
+
 #: More than a peer may send before it is let in.
 _READ = 4096
 
 
-class Entrance:
+class Entrance(Generic[C]):
     """Lets peers in that hold a secret. One thread: that of the readers.
 
     Args:
         readers: Call functions when sockets can be read.
-        listener: It listens already. Closed with this.
+        listener: It listens already. Closed with this. None: connections come from `admit` alone.
         peer: What a process that connects is called in the log: "a caller".
         secret, role: What a peer proves, and as what (`meshrt.wire.handshake`).
         let_in: Called with each socket that is let in, which does not block, and its handshake: it has the endpoint,
@@ -54,11 +57,11 @@ class Entrance:
     def __init__(
         self,
         readers: Readers,
-        listener: socket.socket,
+        listener: socket.socket | None,
         peer: str,
         secret: bytes,
         role: int,
-        let_in: Callable[[socket.socket, ServerHandshake], object],
+        let_in: Callable[[C, ServerHandshake], object],
         later: Callable[[float, Callable[[], None]], object],
         *,
         identity: Callable[[], Identity | None] = lambda: None,
@@ -74,35 +77,39 @@ class Entrance:
         self._identity = identity
         self._serves = serves
         #: Those that are not let in yet, the oldest first, and until when they have time (monotonic).
-        self._unproved: dict[socket.socket, ServerHandshake] = {}
-        self._deadlines: dict[socket.socket, float] = {}
+        self._unproved: dict[C, ServerHandshake] = {}
+        self._deadlines: dict[C, float] = {}
         self._timed = False
-        self._acceptor = Acceptor(readers, listener, peer, self._accepted, later)
+        self._acceptor = None if listener is None else Acceptor(readers, listener, peer, _plain(self.admit), later)
 
     def open(self) -> None:
         """Accept the connections that wait, and those that come."""
-        self._acceptor.open()
+        if self._acceptor is not None:
+            self._acceptor.open()
 
     def listen_again(self) -> None:
         """Listen at the same path again if its socket has been removed. Connections stay."""
-        self._acceptor.listen_again()
+        if self._acceptor is not None:
+            self._acceptor.listen_again()
 
     def read_now(self) -> None:
         """Let in those whose proof has come: what they have sent behind it was sent before what comes now."""
         for sock in tuple(self._unproved):
             self._read(sock)
 
-    def sockets(self) -> list[socket.socket]:
+    def sockets(self) -> list[C | socket.socket]:
         """Return the listening socket, and those that are not let in yet."""
-        return [self._acceptor.listener, *self._unproved]
+        return [*([] if self._acceptor is None else [self._acceptor.listener]), *self._unproved]
 
     def close(self) -> None:
         """Accept no more, and close what is not let in yet."""
-        self._acceptor.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for sock in tuple(self._unproved):
             self._refuse(sock)
 
-    def _accepted(self, sock: socket.socket) -> None:
+    def admit(self, sock: C) -> None:
+        """Take a connection that was accepted, and have its peer prove the secret."""
         if len(self._unproved) >= UNPROVED_MAX:
             self._refuse(next(iter(self._unproved)))
         try:
@@ -113,7 +120,7 @@ class Entrance:
         self._unproved[sock] = ServerHandshake(self._secret, self._role, self._identity())
         self._give_time(sock)
 
-    def _read(self, sock: socket.socket) -> None:
+    def _read(self, sock: C) -> None:
         handshake = self._unproved.get(sock)
         if handshake is None:  # closed since it was found readable
             return
@@ -142,24 +149,24 @@ class Entrance:
         elif answer:
             self._give_time(sock)
 
-    def _fail(self, sock: socket.socket, error: OSError) -> None:
+    def _fail(self, sock: C, error: OSError) -> None:
         """This side is short of something; the peer dials again."""
         logging.getLogger("meshrt").error("%s cannot be let in: %s", self._peer, error.strerror)
         sock.close()
 
-    def _note(self, sock: socket.socket, error: Exception) -> None:
+    def _note(self, sock: C, error: Exception) -> None:
         self.refusals.note(f"{self._peer} (pid {peer_of(sock)[0]})", error)
         self._refuse(sock)
 
-    def _refuse(self, sock: socket.socket) -> None:
+    def _refuse(self, sock: C) -> None:
         self._forget(sock)
         sock.close()
 
-    def _forget(self, sock: socket.socket) -> None:
+    def _forget(self, sock: C) -> None:
         del self._unproved[sock], self._deadlines[sock]
         self._readers.remove_reader(sock)
 
-    def _give_time(self, sock: socket.socket) -> None:
+    def _give_time(self, sock: C) -> None:
         self._deadlines[sock] = time.monotonic() + HANDSHAKE_SECONDS
         if not self._timed:
             self._timed = True
@@ -173,3 +180,8 @@ class Entrance:
         self._timed = bool(self._deadlines)
         if self._timed:
             self._later(min(self._deadlines.values()) - now, self._expire)
+
+
+def _plain(admit: Callable[[C], None]) -> Callable[[socket.socket], None]:
+    """An entrance with a listener takes its sockets, whatever else it takes."""
+    return cast("Callable[[socket.socket], None]", admit)

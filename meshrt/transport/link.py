@@ -1,4 +1,4 @@
-"""One connection: a non-blocking unix socket, a frame decoder, and what could not be written yet.
+"""One connection: a non-blocking socket (of unix, or TLS on TCP), a frame decoder, and what could not be written yet.
 
 Rules:
 
@@ -16,14 +16,17 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.dropping import QUESTION_BYTES
 from meshrt.wire.frames import Frame, FrameDecoder
 from meshrt.wire.handshake import NOBODY
 
-__all__ = ["LATER", "Link", "kept", "peer_of", "same_user"]
+__all__ = ["LATER", "Connection", "Link", "kept", "peer_of", "same_user"]
 
 _RECV = 1 << 18
 #: ... where there is no memory for that.
@@ -33,6 +36,21 @@ _IOV = 64
 LATER = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 #: What the kernel may hold of a link: a payload of this size is written at once, without waking each other in turns.
 _SEND_BUFFER = 1 << 20
+
+
+class Connection(Protocol):
+    """What a link needs of its socket: one of this machine, or TLS to another one (`meshrt.transport.secured`)."""
+
+    def fileno(self) -> int: ...
+    def setblocking(self, flag: bool, /) -> None: ...
+    def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
+    def recv(self, size: int, flags: int = 0, /) -> bytes: ...
+    def recv_into(self, target: memoryview, /) -> int: ...
+    def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
+    def sendmsg(self, parts: Sequence[bytes | bytearray | memoryview], /) -> int: ...
+    def detach(self) -> int: ...
+    def close(self) -> None: ...
 
 
 class Link:
@@ -48,11 +66,12 @@ class Link:
         "backlog_bytes",
         "client",
         "closed",
+        "error",
         "reader_gone",
         "sock",
     )
 
-    def __init__(self, sock: socket.socket, decoder: FrameDecoder | None = None) -> None:
+    def __init__(self, sock: Connection, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.sock = sock
@@ -68,6 +87,8 @@ class Link:
         #: How many of the last ones in it belong to their sender, which may change them.
         self._borrowed = 0
         self.closed = False
+        #: Why its stream has ended, if that was an error.
+        self.error: OSError | None = None
         #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.
         self.reader_gone = False
 
@@ -84,6 +105,11 @@ class Link:
             except OSError:
                 self._peer = 0
         return self._peer
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to read that the kernel does not know of."""
+        return False
 
     @property
     def full(self) -> bool:
@@ -162,6 +188,17 @@ class Link:
             self.backlog_bytes = 0
         return True
 
+    def flush_within(self, seconds: float) -> bool:
+        """As `flush`, but wait for the peer to read, so many seconds at most."""
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        while not self.flush():
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                return False
+        return True
+
     def read(self) -> list[Frame] | None:
         """Read once. Returns the frames completed (maybe none), or None at the end of the stream.
 
@@ -171,7 +208,10 @@ class Link:
         try:
             return self._receive()
         except OSError as error:
-            return [] if error.errno in LATER else None
+            if error.errno in LATER:
+                return []
+            self.error = error
+            return None
 
     def drain(self) -> list[Frame]:
         """Read all that is there now, to the end of the stream or to an empty socket."""
@@ -257,12 +297,12 @@ def kept(part: bytes | bytearray | memoryview) -> bytes | memoryview:
     return view if type(view.obj) is bytes else bytes(view)
 
 
-def peer_of(sock: socket.socket) -> tuple[int, int]:
+def peer_of(sock: Connection) -> tuple[int, int]:
     """Return (pid, uid) of the process at the other end of a unix socket, as the kernel knows them."""
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return pid, uid
 
 
-def same_user(sock: socket.socket) -> bool:
+def same_user(sock: Connection) -> bool:
     """Whether the other end belongs to this user."""
     return peer_of(sock)[1] == os.geteuid()

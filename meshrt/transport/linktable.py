@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from meshrt.transport.link import Link
 from meshrt.transport.outlink import OutLink
+from meshrt.wire.addresses import RankAddress
 from meshrt.wire.handshake import ClientHandshake
 
 __all__ = ["LinkTable"]
@@ -34,13 +35,13 @@ class LinkTable:
         self.by_fd: dict[int, OutLink] = {}
         self.lock = threading.Lock()
 
-    def obtain(self, key: tuple[str, int, str], path: str) -> tuple[OutLink, bool]:
+    def obtain(self, key: tuple[str, int, str], address: RankAddress) -> tuple[OutLink, bool]:
         """Return the link to ``key``, and whether it was made now."""
         with self.lock:
             out = self.by_key.get(key)
             if out is not None:
                 return out, False
-            out = self.by_key[key] = OutLink(key, path)
+            out = self.by_key[key] = OutLink(key, address)
             return out, True
 
     def all(self) -> tuple[OutLink, ...]:

@@ -36,6 +36,7 @@ from typing import NamedTuple, Protocol
 
 from meshrt.hooks.fate import Fate
 from meshrt.transport.link import Link, kept
+from meshrt.wire.addresses import RankAddress
 from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 
@@ -100,6 +101,7 @@ class OutLink:
     """A connection from this process to one actor on one rank."""
 
     __slots__ = (
+        "address",
         "before",
         "disconnected",
         "early",
@@ -109,7 +111,6 @@ class OutLink:
         "key",
         "link",
         "outstanding",
-        "path",
         "refusals",
         "server",
         "stopped",
@@ -117,9 +118,9 @@ class OutLink:
         "writing",
     )
 
-    def __init__(self, key: tuple[str, int, str], path: str) -> None:
+    def __init__(self, key: tuple[str, int, str], address: RankAddress) -> None:
         self.key = key
-        self.path = path
+        self.address = address
         #: The process at the other end: `NOBODY` before the link is open.
         self.server = NOBODY
         self.link: Link | None = None

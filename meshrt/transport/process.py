@@ -13,9 +13,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from meshrt.errors import ForkedMeshError, ShutdownError, UsageError
+from meshrt.transport.connecting import Connector
 from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import called_by_python
 from meshrt.transport.tree import ProgramTree
+from meshrt.wire.addresses import HostAddress, MeshAddress
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Identity
 
@@ -26,7 +29,6 @@ __all__ = [
     "current_runtime",
     "has_runtime",
     "set_runtime",
-    "socket_path",
 ]
 
 
@@ -54,18 +56,19 @@ class ProcessRuntime:
 
     Args:
         run_id: The program's id.
-        directory: Its runtime directory.
+        address: Of the host of this process.
         secret: Both sides of a link prove that they have it.
         tree: How this process reaches the control tree.
         store: Its part in the shared memory of its host; None: it has none.
         host: The name of that host; "": that of this machine.
         mesh_id, rank: Which rank this is; "" and 0 in the root.
+        certificate: Returns that of the program; None: it has one machine.
     """
 
     def __init__(
         self,
         run_id: str,
-        directory: str,
+        address: HostAddress,
         secret: bytes,
         tree: ProgramTree,
         store: SharedMemory | None = None,
@@ -74,9 +77,12 @@ class ProcessRuntime:
         host: str = "",
         mesh_id: str = "",
         rank: int = 0,
+        certificate: Callable[[], Certificate | None] = lambda: None,
     ) -> None:
         self.run_id = run_id
-        self.directory = directory
+        self.directory = os.fsdecode(address.directory)
+        #: Where this process listens, as a mesh of its own or as a rank.
+        self.own_address = MeshAddress((address,), 1)
         self.secret = secret
         self.tree = tree
         self.is_root = is_root
@@ -84,7 +90,13 @@ class ProcessRuntime:
         self.mesh_id = mesh_id
         self.rank = rank
         self.pid = os.getpid()
-        self.driver = Driver(secret, tree) if store is None else Driver(secret, tree, store.claim, store.identity)
+        self.driver = (
+            Driver(secret, tree)
+            if store is None
+            else Driver(
+                secret, tree, store.claim, store.identity, Connector(lambda: store.identity().machine, certificate)
+            )
+        )
         self.call_ids = itertools.count(1)
         #: Read as a `meshrt.store.store.Store`, which this floor does not know.
         self.store: Any = store
@@ -105,11 +117,6 @@ _forked = False
 #: There was one, which has ended.
 _ended = False
 _after_fork: list[Callable[[], object]] = []
-
-
-def socket_path(directory: str, mesh_id: str, rank: int) -> str:
-    """Return where a rank listens for callers."""
-    return f"{directory}/{mesh_id}.{rank}"
 
 
 def set_runtime(

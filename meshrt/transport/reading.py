@@ -101,17 +101,20 @@ class Reader:
                 out.stopped = len(frame.header) > 1 and bool(frame.header[1])
 
     def _shake(self, out: OutLink, link: Link, handshake: ClientHandshake) -> list[Frame] | None:
-        try:
-            data = link.sock.recv(256)
-        except OSError as error:
-            return [] if error.errno in LATER else None
-        if not data:
-            return None
-        proof = handshake.receive_data(data)
-        if proof:
-            link.send([proof])
-        if not handshake.done:
-            return []
+        while True:
+            try:
+                data = link.sock.recv(256)
+            except OSError as error:
+                return [] if error.errno in LATER else None
+            if not data:
+                return None
+            proof = handshake.receive_data(data)
+            if proof:
+                link.send([proof])
+            if handshake.done:
+                break
+            if not link.pending:
+                return []
         if out.server.pid not in (0, handshake.server.pid):
             # What was sent before is lost first, when the end of that process is known.
             raise ProtocolError(f"process {handshake.server.pid} has taken the place of {out.server.pid}")
@@ -125,4 +128,7 @@ class Reader:
             self._background(out, False)
         else:
             self._table.want_write(out)
-        return link.feed(handshake.leftover) if handshake.leftover else []
+        frames = link.feed(handshake.leftover) if handshake.leftover else []
+        if link.pending:
+            frames += link.read() or []
+        return frames

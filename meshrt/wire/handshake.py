@@ -36,6 +36,7 @@ __all__ = [
     "HANDSHAKE_SECONDS",
     "MAGIC",
     "NOBODY",
+    "ROLE_AGENT",
     "ROLE_DATA",
     "ROLE_STORE",
     "ROLE_TOOL",
@@ -66,6 +67,8 @@ ROLE_DATA = 1
 ROLE_TOOL = 2
 #: A process that shares memory with others of its host.
 ROLE_STORE = 3
+#: A host agent on another machine than the root.
+ROLE_AGENT = 4
 
 _NONCE = 32
 _IDENTITY = 16

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from meshrt.errors import RemoteException
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import Address
 
 __all__ = [
@@ -83,6 +84,7 @@ class Spawned(Data, frozen=True):
 
     mesh: str
     name: str
+    hosts: Sequence[HostAddress]
 
 
 class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):

@@ -13,6 +13,7 @@ from typing import Any
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import AgentFacts, ProcessFacts, ReferenceRow
+from meshrt.wire.addresses import HostAddress, Port
 from meshrt.wire.control import Catalogue, Message
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FROM_RANK",
     "FROM_ROOT",
     "FROM_TERMINAL",
+    "INVITED",
     "TO_RANK",
     "TO_TERMINAL",
     "Answer",
@@ -36,6 +38,8 @@ __all__ = [
     "Gone",
     "Hello",
     "Hint",
+    "Invited",
+    "Joined",
     "Later",
     "LeaveGather",
     "Measure",
@@ -146,6 +150,21 @@ class DroppedEvents(Message, frozen=True, tag="dropped"):
 # ---- root to agent
 
 
+class Invited(Message, frozen=True, tag="invited"):
+    """What an agent on another machine reads before it dials the root; the engine brings it there.
+
+    ``name``: what it asks for at one of ``ports``; ``certificate``: that of the program, and its key.
+    """
+
+    name: str
+    ports: Sequence[Port]
+    secret: bytes
+    certificate: tuple[bytes, bytes]
+
+    def __repr__(self) -> str:
+        return f"Invited(name={self.name!r})"  # without the secrets
+
+
 class Hello(Message, frozen=True, tag="hello"):
     """The first message: what the agent has to know of the program.
 
@@ -164,6 +183,10 @@ class Hello(Message, frozen=True, tag="hello"):
     store_limit: int
     families: int
     logs_limit: int
+    #: Not 0: the agent is on another machine, with this number. It makes directories of its own.
+    machine: int = 0
+    #: Certificate and key of the program (PEM), if it has several machines.
+    certificate: tuple[bytes, bytes] | None = None
 
     def __repr__(self) -> str:
         return f"Hello(run_id={self.run_id!r})"  # without the secret
@@ -286,6 +309,12 @@ class Gathered(Message, frozen=True, tag="gathered"):
     groups: Sequence[tuple[str, str, Sequence[int], Any, Sequence[Any] | None]]
 
 
+class Joined(Message, frozen=True, tag="joined"):
+    """An agent on another machine is ready to start ranks."""
+
+    address: HostAddress
+
+
 class Serves(Message, frozen=True, tag="serves"):
     """The store of this host listens."""
 
@@ -315,9 +344,12 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End
 FromRoot = Hello | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
-FromAgent = Started | Gone | MeshStopped | Output | Pulse | Gathered | Serves | Measured | Pong | Warn | DroppedOfRanks
+FromAgent = (
+    Joined | Started | Gone | MeshStopped | Output | Pulse | Gathered | Serves | Measured | Pong | Warn | DroppedOfRanks
+)
 ToTerminal = Answer | Refusal | Event
 
+INVITED: Catalogue[Invited] = Catalogue(Invited)
 #: What a rank may send: to its agent, or through it to the root.
 FROM_RANK: Catalogue[FromRank] = Catalogue(FromRank)
 TO_RANK: Catalogue[ToRank] = Catalogue(ToRank)

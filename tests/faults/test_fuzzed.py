@@ -60,7 +60,7 @@ def control_socket() -> socket.socket:
 
     thread = next(each for each in gc.get_objects() if isinstance(each, ControlThread) and each._link is not None)
     assert thread._link is not None
-    return thread._link.sock.dup()
+    return socket.socket(fileno=os.dup(thread._link.fileno()))
 
 
 def operations() -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import socket
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -12,8 +13,13 @@ import pytest
 
 import meshrt
 from meshrt import Actor, ActorMesh, CallTimeout, LinkLost, LocalEngine, endpoint, proc_mesh
+from meshrt.engine.local import LocalAgent
 from meshrt.mesh.agents import AgentPulse
-from meshrt.transport.process import current_runtime, socket_path
+from meshrt.mesh.engine import Program
+from meshrt.transport.link import Link
+from meshrt.transport.process import current_runtime
+from meshrt.wire.addresses import socket_path
+from meshrt.wire.frames import control_decoder
 from tests.faults.watch import LONG
 from tests.support.linkfaults import FaultyRelay, Way
 from tests.support.screen import Screen
@@ -194,9 +200,11 @@ class RelayedEngine:
 
     relay: FaultyRelay
 
-    def place(self, run_id: str) -> Any:
-        placed = LocalEngine().place(run_id)
-        self.relay, placed[0].link_socket = FaultyRelay.between(placed[0].link_socket)
+    def place(self, program: Program) -> list[LocalAgent]:
+        placed = LocalEngine().place(program)
+        own = socket.socket(fileno=placed[0].link.sock.detach())
+        self.relay, link = FaultyRelay.between(own)
+        placed[0].link = Link(link, control_decoder())
         return placed
 
 

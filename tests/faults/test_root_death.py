@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 import meshrt
 from meshrt import LocalEngine
+from meshrt.mesh import engine
 from meshrt.transport import directories, dirlock
 from meshrt.wire.control import control_frame
 from meshrt.wire.tree import Hello
@@ -52,8 +55,10 @@ def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
     dirlock.unlock(path)  # as when its program has ended
     with subprocess.Popen(["true"]) as dead:
         dead.wait(LONG)
-    (placed,) = LocalEngine().place(run_id)
-    with placed.link_socket as link, placed.process as agent:
+    program = SimpleNamespace(run_id=run_id, directory=bytes(path), new_mark=lambda: f"{run_id}.1")
+    (placed,) = LocalEngine().place(cast(engine.Program, program))
+    with socket.socket(fileno=placed.link.sock.detach()) as link, placed._process as agent:
+        link.setblocking(True)
         root_pid = dead.pid
         if when == "when it has removed its directory":
             root_pid = os.getpid()  # its process is still there

@@ -6,12 +6,13 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from meshrt import ActorMesh, HostLost, LocalEngine, ProcessDied, UsageError, proc_mesh
+from meshrt.engine.local import LocalAgent
+from meshrt.mesh.engine import Program
 from tests.support.actors import AsyncEcho, Echo, Gate
 from tests.support.waiting import wait_until
 
@@ -101,10 +102,10 @@ class SlowEngine:
         self.asked = threading.Event()
         self.goes_on = threading.Event()
 
-    def place(self, run_id: str) -> Any:
+    def place(self, program: Program) -> list[LocalAgent]:
         self.asked.set()
         assert self.goes_on.wait(60)
-        return LocalEngine().place(run_id)
+        return LocalEngine().place(program)
 
 
 @pytest.mark.nightly

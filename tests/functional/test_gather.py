@@ -179,7 +179,7 @@ def test_an_agent_that_is_stopped() -> None:
     """Its ranks are silent in the end; the root does not wait for it for ever."""
     started(4, LocalEngine(agents=2))
     (record,) = start_root().registry.running()
-    agent = record.agent_of[0].process
+    agent = record.agent_of[0]
     with paused(agent.pid):
         question = Question("test.parity", seconds=0.4)
         question.wait()
@@ -192,7 +192,7 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
     (record,) = start_root().registry.running()
     agent = record.agent_of[0]
     long = {"text": "x" * (CONTROL_MAX // 2)}
-    with paused(agent.process.pid):
+    with paused(agent.pid):
         for _ in range(20):
             question = Question("test.parity", long, seconds=0.05)
             question.wait()
@@ -212,7 +212,7 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
 def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() -> None:
     mesh = started(2)
     (record,) = start_root().registry.running()
-    agent, pid = record.agent_of[0].process.pid, record.pids[0]
+    agent, pid = record.agent_of[0].pid, record.pids[0]
     targets, long = {mesh.mesh_id: [0]}, {"text": "x" * (CONTROL_MAX // 2)}
     with paused(pid):
         before = resident_bytes(agent)

@@ -19,7 +19,6 @@ from meshrt.errors import MeshError, ReferenceLost, StoreFull, StoreTimeout
 from meshrt.store import registrar as registrar_module
 from meshrt.store.arena import memory_chunk
 from meshrt.store.dialling import dial
-from meshrt.store.exports import PIECE
 from meshrt.store.machine import machine_of
 from meshrt.store.mapping import Mapping
 from meshrt.store.messages import (
@@ -42,6 +41,7 @@ from meshrt.store.messages import (
     ToStore,
     Withdraw,
 )
+from meshrt.store.peers import PIECE
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.store.registrar import Registrar
 from meshrt.store.server import StoreServer

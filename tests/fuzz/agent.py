@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -16,6 +15,7 @@ from meshrt.wire.tree import FromAgent, FromRank
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
 from tests.fuzz.wire import CONTROL_EXAMPLES
+from tests.support.agents import an_agent
 from tests.support.loops import ManualLoop
 
 __all__ = ["TARGETS"]
@@ -31,8 +31,7 @@ def _tell(data: bytes) -> None:
     ours, theirs = socket.socketpair()
     killed: list[bool] = []
     gone: list[AgentLink] = []
-    process = SimpleNamespace(pid=4711, stderr=None, kill=lambda: killed.append(True))
-    placed: Any = SimpleNamespace(host="here", mark="run.1", process=process, link_socket=ours)
+    placed = an_agent(ours, kill=lambda: killed.append(True))
 
     def of_agent(_link: AgentLink, message: object) -> None:
         assert isinstance(message, FromAgent) and not gone

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from meshrt.host.child import Birth, Child
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.handshake import Secret
 
 DUMP = "Current thread 0x1 (most recent call first):\n" + '  File "x.py", line 1 in f\n' * 1500
@@ -86,7 +87,7 @@ def test_no_text_of_it_shows_the_secret() -> None:
     secret = Secret(plain)
     env = {"API_TOKEN": "hidden"}
     births = [
-        Birth("m", "mesh", 0, [], [], env, "run", "/d", each, "host", [], 1, 2, -1, "/r", [])
+        Birth("m", "mesh", 0, [], [], env, "run", HostAddress(1, 1, b"/d"), each, "host", [], 2, -1, "/r", [])
         for each in (plain, secret)
     ]
     for text in (repr(births), str(births[0]), f"{secret} {secret!r} {secret!s}", str([secret])):

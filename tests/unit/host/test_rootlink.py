@@ -13,6 +13,7 @@ import pytest
 from meshrt.hooks.fate import Fate
 from meshrt.host.rootlink import RootLink
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
+from meshrt.transport.link import Link
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.tree import Answer, Event, Gone, Pulse, Request, Warn
@@ -31,7 +32,7 @@ class Ends:
         ours, self.root = socket.socketpair()
         self.selector = selectors.DefaultSelector()
         self.room = 0
-        self.link = RootLink(ours, self.selector, self._received, self._on_room)
+        self.link = RootLink(Link(ours, control_decoder()), self.selector, self._received, self._on_room)
         self._ours = ours
         self.root.setblocking(False)
         self._decoder = control_decoder()

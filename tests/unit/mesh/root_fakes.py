@@ -9,6 +9,7 @@ from typing import Any
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import Message
 
 __all__ = ["FakeAgent", "FakeLoop", "record"]
@@ -60,7 +61,10 @@ class FakeAgent:
         self.host = host
         self.gone = False
         self.alive_at = self.gone_at = 0
-        self.process = SimpleNamespace(pid=4711)
+        self.pid = 4711
+        self.machine = 0
+        self.why = ""
+        self.where = HostAddress(1, 4711, b"/d")
         self.output = SimpleNamespace(tail=())
         self.sent: list[Message] = []
         self.frames: list[bytes] = []

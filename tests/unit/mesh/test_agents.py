@@ -16,6 +16,7 @@ from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.agents import AgentLink, AgentPulse
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.tree import Ping, Pong
+from tests.support.agents import an_agent
 from tests.support.control import raw_frame
 from tests.support.loops import ManualLoop
 
@@ -46,7 +47,7 @@ class Agent:
     def __init__(self, host: str, pulse: AgentPulse) -> None:
         self.host = host
         self.gone = False
-        self.process = SimpleNamespace(pid=4711)
+        self.pid = 4711
         self.asked = 0
         self.pulse = pulse
         self.answers = True
@@ -118,8 +119,7 @@ def test_what_an_agent_wrote_last_is_known_when_its_end_is_told() -> None:
     loop: Any = SimpleNamespace(
         add_reader=readers.__setitem__, remove_reader=readers.pop, remove_writer=lambda fd: None
     )
-    process: Any = SimpleNamespace(stderr=os.fdopen(read_end, "rb"))
-    placed: Any = SimpleNamespace(host="node1", mark="m", process=process, link_socket=ours)
+    placed = an_agent(ours, stderr=os.fdopen(read_end, "rb"))
     told: list[tuple[str, ...]] = []
     printed: list[str] = []
     link = AgentLink(
@@ -143,7 +143,7 @@ def test_the_end_of_an_agent_is_seen_though_it_had_not_read_all_and_had_sent_som
 
 async def _ends_behind_a_message() -> None:
     ours, theirs = socket.socketpair()
-    placed: Any = SimpleNamespace(host="here", mark="m", process=SimpleNamespace(stderr=None), link_socket=ours)
+    placed = an_agent(ours)
     heard: list[Message] = []
     gone = asyncio.Event()
     link = AgentLink(placed, lambda _, message: heard.append(message), lambda *_: None, lambda _: gone.set(), print)
@@ -192,8 +192,7 @@ def test_an_agent_that_says_what_none_may_say_is_ended(
 ) -> None:
     ours, theirs = socket.socketpair()
     killed: list[bool] = []
-    process = SimpleNamespace(pid=4711, stderr=None, kill=lambda: killed.append(True))
-    placed: Any = SimpleNamespace(host="here", mark="run.1", process=process, link_socket=ours)
+    placed = an_agent(ours, kill=lambda: killed.append(True))
     heard: list[Message] = []
     gone: list[AgentLink] = []
     link = AgentLink(

@@ -15,11 +15,13 @@ from meshrt.mesh.target import Target
 from meshrt.selection import Shape
 from meshrt.transport.outlink import Loss, OutLink
 from meshrt.transport.pending import Pending
+from meshrt.wire.addresses import HostAddress, MeshAddress, RankAddress
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import RESULT
 
 SHAPE = Shape.from_extent({"n": 2})
-TARGET = Target("m1", "worker", "/nowhere", SHAPE, SHAPE, lambda _mesh_id, _rank: ("", 0))
+NOWHERE = MeshAddress((HostAddress(0, 0, b"/nowhere"),), 4)
+TARGET = Target("m1", "worker", NOWHERE, SHAPE, SHAPE, lambda _mesh_id, _rank: ("", 0))
 DRIVER: Any = SimpleNamespace(followers=())
 
 
@@ -40,11 +42,11 @@ def test_who_has_not_answered(kind: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_error_names_those_that_were_found_lost_and_not_told_of() -> None:
     """The thread that reads tells of many at once, and new calls fail from when it has found the first one."""
     three = Shape.from_extent({"n": 3})
-    target = Target("m1", "worker", "/nowhere", three, three, lambda _mesh_id, _rank: ("", 0))
+    target = Target("m1", "worker", NOWHERE, three, three, lambda _mesh_id, _rank: ("", 0))
     links: list[OutLink] = []
 
-    def link_to(key: tuple[str, int, str], path: str) -> OutLink:
-        links.append(OutLink(key, path))
+    def link_to(key: tuple[str, int, str], address: RankAddress) -> OutLink:
+        links.append(OutLink(key, address))
         return links[-1]
 
     driver: Any = SimpleNamespace(followers=(), link_to=link_to, wake_followers=lambda: None)

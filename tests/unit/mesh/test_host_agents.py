@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
+from meshrt.engine.local import LocalAgent
 from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.engine import Program
 from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents, _short
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
+from meshrt.transport.link import Link
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.tree import FROM_ROOT, Bye, Hello, Serves, Warn
@@ -32,12 +35,12 @@ class Engine:
         self.ends: list[socket.socket] = []
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def place(self, run_id: str) -> list[Any]:
+    def place(self, program: Program) -> list[LocalAgent]:
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(["sleep", "60"], stderr=subprocess.PIPE)
         self.ends.append(theirs)
         self.processes.append(process)
-        return [SimpleNamespace(host="node1", process=process, link_socket=ours, mark=f"{run_id}.1")]
+        return [LocalAgent("node1", program.new_mark(), process, Link(ours, control_decoder()), program.directory)]
 
     def end(self) -> None:
         for process in self.processes:
@@ -60,6 +63,7 @@ class Bench:
             directory=str(directory),
             run_directory=directory / "run",
             pid=4711,
+            certificate=None,
             limits=SimpleNamespace(store=1000, logs=2000),
         )
         part: Any = SimpleNamespace(
@@ -109,7 +113,7 @@ def test_an_agent_is_told_what_the_program_is(bench: Bench, engine: Engine, tmp_
     assert (hello.directory, hello.store_limit, hello.logs_limit) == (str(tmp_path).encode(), 1000, 2000)
     assert hello.families == agent.families
     assert bench.agents.of(engine) == [agent] == bench.agents.all()
-    assert bench.home.host_of(agent.process.pid) == "node1" and bench.home.host_of(1) == ""
+    assert bench.home.host_of(agent.pid) == "node1" and bench.home.host_of(1) == ""
 
 
 def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engine) -> None:
@@ -118,7 +122,7 @@ def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engi
     assert bench.home.agent(0.0) == 0
     bench.loop.begin()
     engine.ends[0].sendall(control_frame(Serves()))
-    assert bench.home.agent(20.0) == agent.process.pid
+    assert bench.home.agent(20.0) == agent.pid
 
 
 def test_a_warning_of_an_agent_is_shown(bench: Bench, engine: Engine) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from meshrt.errors import MeshError, StoreFull
-from meshrt.store.exports import PIECE, Exports
 from meshrt.store.hostlinks import HostLinks
 from meshrt.store.imports import Imports
 from meshrt.store.lease import Loan
 from meshrt.store.messages import Found, Imported, LetGo, Piece, Pull
+from meshrt.store.peers import PIECE, Exports
 from meshrt.store.registry import Chunk, Registry
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Later, Refusal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from meshrt.hooks.fate import Fate
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import Loss
+from meshrt.wire.addresses import HostAddress, RankAddress
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from meshrt.wire.messages import CALL, RESULT
@@ -22,6 +24,7 @@ __all__ = [
     "FakeRank",
     "FakeTree",
     "Listen",
+    "address",
     "asked",
     "call",
     "open_link",
@@ -71,11 +74,25 @@ class FakeTree:
         driver.lost.fail_pending()
 
 
+def address(path: str) -> RankAddress:
+    """The address of a rank whose socket is at ``path``, whatever that is called."""
+    return AnyPath(HostAddress(0, 0, os.fsencode(path)), "m", 0)
+
+
+class AnyPath(RankAddress):
+    """An address whose directory is the path itself."""
+
+    @property
+    def path(self) -> str:
+        return os.fsdecode(self.host.directory)
+
+
 class FakeRank:
     """Listens at a path; `serve` does what has to be done now."""
 
     def __init__(self, path: Path, secret: bytes = SECRET) -> None:
         self.path = str(path)
+        self.address = address(self.path)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -159,7 +176,7 @@ def call(call_id: int, payload: bytes = b"") -> list[Any]:
 
 def open_link(driver: Driver, rank: FakeRank) -> Any:
     """Connect and shake hands."""
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     pump(driver, rank, lambda: out.handshake is None)
     return out
 

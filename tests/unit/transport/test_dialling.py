@@ -20,6 +20,7 @@ from tests.unit.transport.fake_rank import (
     Answers,
     FakeTree,
     Listen,
+    address,
     call,
     pump,
 )
@@ -29,7 +30,7 @@ def test_a_rank_that_does_not_listen_yet_is_connected_to_later(
     driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path
 ) -> None:
     receiver = Answers()
-    out = driver.link_to(KEY, str(tmp_path / "0"))
+    out = driver.link_to(KEY, address(str(tmp_path / "0")))
     driver.send(out, call(1), 1, receiver, 0)
     assert len(tree.births) == 1
     rank = listen()
@@ -44,7 +45,7 @@ def test_a_rank_that_hangs_up_in_the_handshake_is_dialled_again(driver: Driver, 
     """It waits only so long for a caller that has no time, who has not sent anything then."""
     rank = listen()
     receiver = Answers()
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     driver.send(out, call(1, b"payload"), 1, receiver, 0)
     for _ in range(3):
         sock, _ = rank.listener.accept()
@@ -67,7 +68,7 @@ def test_a_rank_that_always_hangs_up_is_a_lost_link(
     monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
     rank = listen()
     receiver = Answers()
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     driver.send(out, call(1), 1, receiver, 0)
     dialled = 0
 
@@ -89,7 +90,7 @@ def test_a_rank_without_the_secret_gets_nothing(
     monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
     rank = listen(secret=b"x" * 32)
     receiver = Answers()
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     driver.send(out, call(1, b"secret words"), 1, receiver, 0)
     pump(driver, rank, lambda: receiver.finished)
     assert receiver.lost == [(0, "link", False)]
@@ -100,7 +101,7 @@ def test_a_socket_of_another_kind_in_the_place_of_a_rank(driver: Driver, tmp_pat
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(str(tmp_path / "0"))
         receiver = Answers()
-        out = driver.link_to(KEY, str(tmp_path / "0"))
+        out = driver.link_to(KEY, address(str(tmp_path / "0")))
         driver.send(out, call(1), 1, receiver, 0)
         tree.kill(driver, 0, Fate("unborn", hint="no luck"))
         assert receiver.lost == [(0, "unborn", False)]

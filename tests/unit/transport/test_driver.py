@@ -42,7 +42,7 @@ def test_answers_that_no_thread_waits_for_are_looked_for(driver: Driver, listen:
 
 def test_what_is_sent_before_the_link_is_open_goes_first(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     rank = listen()
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     for call_id in (1, 2):
         driver.send(out, call(call_id), call_id, Answers(), 0)
     assert tree.background and driver.queues.unwritten("m") and not driver.queues.unwritten("other")
@@ -55,8 +55,8 @@ def test_what_is_sent_before_the_link_is_open_goes_first(driver: Driver, listen:
 
 def test_one_link_per_rank_and_actor(driver: Driver, listen: Listen) -> None:
     rank = listen()
-    assert driver.link_to(KEY, rank.path) is driver.link_to(KEY, rank.path)
-    assert driver.link_to(("m", 0, "other"), rank.path) is not driver.link_to(KEY, rank.path)
+    assert driver.link_to(KEY, rank.address) is driver.link_to(KEY, rank.address)
+    assert driver.link_to(("m", 0, "other"), rank.address) is not driver.link_to(KEY, rank.address)
 
 
 def test_the_receiver_is_the_process_that_took_the_place_of_a_rank(

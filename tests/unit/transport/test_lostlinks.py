@@ -65,7 +65,7 @@ def test_all_that_a_rank_wrote_arrives_however_often_it_takes_to_read_it(
 def test_ranks_that_end_together_are_lost_at_once(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     """Even if a thread reads meanwhile: the first loss is what a call fails by, and it names all of them."""
     ranks = [listen("0"), listen("1")]
-    outs = [driver.link_to(("m", number, "a"), rank.path) for number, rank in enumerate(ranks)]
+    outs = [driver.link_to(("m", number, "a"), rank.address) for number, rank in enumerate(ranks)]
     for rank in ranks:
         pump(driver, rank, lambda: rank.handshake.done)  # noqa: B023 - used at once
     answers = Answers(2)
@@ -91,14 +91,14 @@ def test_the_end_of_a_rank_leaves_the_link_alone_that_has_its_descriptor_now(
     driver: Driver, listen: Listen, tree: FakeTree
 ) -> None:
     rank, another = listen(), listen("1")
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     number = out.link.fileno() if out.link is not None else -1
     sock, _ = rank.listener.accept()
     Path(rank.path).unlink()
     sock.close()
     driver.poll_nowait()  # it is dialled again, in vain
     with next_is(number):
-        other = driver.link_to(("m", 1, "actor"), another.path)
+        other = driver.link_to(("m", 1, "actor"), another.address)
     assert other.link is not None and other.link.fileno() == number
     tree.kill(driver, 0, DIED)
     receiver = Answers()
@@ -156,7 +156,7 @@ def test_what_had_not_left_for_a_rank_that_is_started_again_surely_did_not_run(
     driver: Driver, listen: Listen, tree: FakeTree
 ) -> None:
     receiver = Answers()
-    out = driver.link_to(KEY, listen().path)
+    out = driver.link_to(KEY, listen().address)
     driver.send(out, call(1), 1, receiver, 0)
     tree.kill(driver, 0, RESTARTS)
     assert receiver.lost == [(0, "died", False)]

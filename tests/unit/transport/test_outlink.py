@@ -27,7 +27,7 @@ class Case:
         self.driver = driver
         self.tree = tree
         self.rank = rank
-        self.out: OutLink = driver.link_to(KEY, rank.path)
+        self.out: OutLink = driver.link_to(KEY, rank.address)
 
     # -- into a state
 

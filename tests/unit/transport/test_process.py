@@ -13,7 +13,8 @@ from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.selection import Shape
 from meshrt.transport import process
-from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
+from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.operations import Unhandled
 from tests.unit.transport.fake_rank import FakeTree
 
@@ -45,7 +46,7 @@ class Tree(FakeTree):
 @pytest.fixture
 def runtime() -> Iterator[ProcessRuntime]:
     assert not has_runtime()
-    made = ProcessRuntime("run", "/nowhere", b"s" * 32, Tree(), is_root=True)
+    made = ProcessRuntime("run", HostAddress(0, 0, b"/nowhere"), b"s" * 32, Tree(), is_root=True)
     set_runtime(made)
     yield made
     set_runtime(None)
@@ -68,11 +69,6 @@ def test_without_a_mesh_there_is_none() -> None:
     set_runtime(None)  # a test before this one may have ended some
     with pytest.raises(UsageError, match="make a mesh with proc_mesh"):
         current_runtime()
-
-
-def test_it_is_the_one_that_was_set(runtime: ProcessRuntime) -> None:
-    assert current_runtime() is runtime and has_runtime()
-    assert socket_path("/run/m", "abc", 7) == "/run/m/abc.7"
 
 
 def test_a_forked_child_is_told_and_its_copies_are_closed(runtime: ProcessRuntime) -> None:

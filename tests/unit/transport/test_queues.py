@@ -57,7 +57,7 @@ def test_an_event_loop_is_refused_what_makes_a_queue_too_long(
 ) -> None:
     """Whether or not the link is open; what is queued arrives, and then there is room again."""
     rank = listen()
-    out = open_link(driver, rank) if opened else driver.link_to(KEY, rank.path)
+    out = open_link(driver, rank) if opened else driver.link_to(KEY, rank.address)
     count = fill(driver, out)
     assert queues.LOOP_LIMIT <= out.memory() < queues.LOOP_LIMIT + (1 << 20)
     assert driver.queues.busy([out]) == {0: out.memory()} and not driver.queues.has_room([out])
@@ -72,7 +72,7 @@ def test_an_event_loop_is_refused_what_makes_a_queue_too_long(
 
 
 def test_small_messages_count_with_what_they_take_in_the_queue(driver: Driver, listen: Listen) -> None:
-    out = driver.link_to(KEY, listen().path)
+    out = driver.link_to(KEY, listen().address)
     for call_id in range(1000):
         driver.send(out, call(call_id), call_id, None, 0)
     assert out.waiting_bytes() < 100_000 and 1 << 19 < out.memory() < 1 << 21
@@ -110,7 +110,7 @@ def test_an_action_waits_until_everything_is_written(driver: Driver, listen: Lis
     left: list[float] = []
     driver.queues.when_written("m", 9.0, left.append)
     assert left == [9.0]
-    out = driver.link_to(KEY, rank.path)
+    out = driver.link_to(KEY, rank.address)
     driver.send(out, call(1, bytes(4 << 20)), 1, None, 0)
     driver.queues.when_written("m", 9.0, left.append)
     driver.queues.when_written("other", 5.0, left.append)
@@ -124,7 +124,7 @@ def test_an_action_waits_until_everything_is_written(driver: Driver, listen: Lis
 
 
 def test_an_action_does_not_wait_for_ever(driver: Driver, listen: Listen, tree: FakeTree) -> None:
-    out = driver.link_to(KEY, listen().path)
+    out = driver.link_to(KEY, listen().address)
     driver.send(out, call(1), 1, None, 0)
     left: list[float] = []
     driver.queues.when_written("m", 1e-9, left.append)
@@ -135,7 +135,7 @@ def test_an_action_does_not_wait_for_ever(driver: Driver, listen: Listen, tree: 
 
 
 def test_an_action_does_not_wait_for_ranks_that_have_ended(driver: Driver, listen: Listen, tree: FakeTree) -> None:
-    out = driver.link_to(KEY, listen().path)
+    out = driver.link_to(KEY, listen().address)
     driver.send(out, call(1), 1, None, 0)
     left: list[float] = []
     driver.queues.when_written("m", 9.0, left.append)

@@ -74,7 +74,7 @@ def test_a_link_to_a_stopped_actor_is_closed_and_opened_again_by_the_next_call(d
         rank.answer(rank.frames.pop().header[0])
         pump(driver, rank, lambda: receiver.finished)  # noqa: B023 - it is called here
         wait_until(rank.saw_the_end)
-        assert driver.link_to(KEY, rank.path) is out and out.fate is None
+        assert driver.link_to(KEY, rank.address) is out and out.fate is None
 
 
 def test_a_link_stays_open_while_calls_wait_there(driver: Driver, listen: Listen) -> None:

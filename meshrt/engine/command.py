@@ -1,0 +1,143 @@
+"""Agents that a command starts on other machines: ``ssh n1 python agent_main.py -``."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshrt.engine.local import AGENT_PROGRAM
+from meshrt.errors import SpawnError
+from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.mesh.engine import Invitation, Program
+from meshrt.transport.link import Link
+
+__all__ = ["CommandEngine", "ssh"]
+
+
+class CommandAgent:
+    """An agent, and the command that has started it."""
+
+    address = None
+
+    def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes], invitation: Invitation) -> None:
+        self.host = host
+        self.mark = mark
+        self.machine = invitation.machine
+        self.stderr = process.stderr
+        self.link: Link
+        self._process = process
+        self._invitation = invitation
+
+    def accept(self, deadline: float) -> None:
+        """Wait until the agent has joined. Raises SpawnError."""
+        while (link := self._invitation.accept(0.05)) is None:
+            if self._process.poll() is not None:
+                said = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
+                raise SpawnError(
+                    f"the agent of host {self.host} has ended before it joined, "
+                    f"with exit status {self._process.returncode}" + (f": {said}" if said else "")
+                )
+            if time.monotonic() >= deadline:
+                raise SpawnError(f"the agent of host {self.host} has not joined in time")
+        self.link = link
+
+    def undo(self) -> None:
+        """End one that is not to join."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+    def kill(self) -> None:
+        """End the command; the agent ends with its link."""
+        self._process.kill()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the end of the command."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def resume(self) -> bool:
+        """Nothing of another machine can be resumed from here."""
+        return False
+
+    def kill_ranks(self, pids: list[int]) -> None:
+        """Their agent does that, which sees the end of its link."""
+
+    def kill_left(self, families: int) -> None:
+        """Nothing of another machine can be looked up from here."""
+
+
+@dataclass(frozen=True)
+class CommandEngine:
+    """One agent per host, each started by a command.
+
+    Args:
+        hosts: Their names, as users see them.
+        commands: What the command of each host begins with: ``("ssh", "n1")``.
+        python: The interpreter there.
+        seconds: How long all of them may take to join.
+    """
+
+    hosts: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+    python: str = sys.executable
+    seconds: float = 60.0
+
+    def place(self, program: Program) -> Sequence[CommandAgent]:
+        """Start the agents, and wait until they have joined."""
+        placed: list[CommandAgent] = []
+        if len(self.hosts) != len(self.commands):
+            both = f"hosts: {len(self.hosts)}, commands: {len(self.commands)}"
+            raise SpawnError(f"{both}; expected a command for each host")
+        try:
+            for host, command in zip(self.hosts, self.commands, strict=True):
+                placed.append(self._start(host, command, program))
+            deadline = time.monotonic() + self.seconds
+            for each in placed:
+                each.accept(deadline)
+        except BaseException:
+            for each in placed:
+                each.undo()
+            raise
+        return placed
+
+    def _start(self, host: str, command: Sequence[str], program: Program) -> CommandAgent:
+        mark = program.new_mark()
+        invitation = program.invite(host)
+        words = ["env", f"{RUN_VARIABLE}={mark}", self.python, str(AGENT_PROGRAM), "-"]
+        try:
+            process = subprocess.Popen(
+                [*command, shlex.join(words)] if command[0] == "ssh" else [*command, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SpawnError(f"the agent of host {host} cannot be started: {command[0]}: {error.strerror}") from None
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which is told with its last lines
+                process.stdin.write(invitation.text())
+                process.stdin.close()
+        return CommandAgent(host, mark, process, invitation)
+
+
+def ssh(*hosts: str, python: str = sys.executable, options: Sequence[str] = ()) -> CommandEngine:
+    """Return an engine that starts an agent on each host by ``ssh``.
+
+    Args:
+        hosts: As on ssh's command line.
+        python: The interpreter there.
+        options: Further words for ssh, before the host.
+    """
+    commands = tuple(("ssh", "-o", "BatchMode=yes", *options, host) for host in hosts)
+    return CommandEngine(hosts, commands, python)

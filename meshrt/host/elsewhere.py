@@ -1,0 +1,98 @@
+"""What an agent has of its own where a program has several machines: directories, a port that leads to its ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from meshrt.host.child import Child
+from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.transport import directories
+from meshrt.transport.acceptor import SelectorReaders
+from meshrt.transport.dataport import DataPort, listen
+from meshrt.transport.rootpipe import RootPipe
+from meshrt.wire.addresses import Port
+from meshrt.wire.control import Address
+
+__all__ = ["Doors", "OwnDirectories", "remove_sockets"]
+
+
+class Doors:
+    """One thread: that of the selector.
+
+    Args:
+        selector: Its keys' data are called with the events.
+        children: The ranks of the agent.
+        later: Calls a function after some seconds, on that thread.
+
+    Attributes:
+        ports: Where others reach this host.
+
+    Raises:
+        UsageError, OSError: As `meshrt.transport.dataport.listen`.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        children: Mapping[Address, Child],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        listener, ports = listen()
+        self.ports: tuple[Port, ...] = ports
+        self._children = children
+        self._port = DataPort(SelectorReaders(selector), listener, self._give, later)
+
+    def _give(self, name: str, sock: socket.socket) -> None:
+        """Pass a connection on to the rank that it asks for, or close it: the peer dials again, if it may."""
+        with sock, contextlib.suppress(OSError):
+            child = self._child(name)
+            if child is not None and child.door is not None:
+                socket.send_fds(child.door, [b"."], [sock.fileno()])
+
+    def _child(self, name: str) -> Child | None:
+        match name.split("/"):
+            case ["rank", mesh, rank] if rank.isdigit():
+                return self._children.get((mesh, int(rank)))
+        return None
+
+
+class OwnDirectories:
+    """Made when the agent has joined, removed when it ends.
+
+    Args:
+        run_id: Of the program.
+        tell: Takes lines for the user: for example that a directory is not at its usual place.
+
+    Attributes:
+        runtime: Of sockets.
+        run: Of files that a user reads afterwards.
+    """
+
+    def __init__(self, run_id: str, tell: Callable[[str], object]) -> None:
+        self._runtime = directories.create_runtime(run_id, tell)
+        #: Tells ranks of the end of this process, as the root's does on its machine.
+        self._pipe = RootPipe(self._runtime)
+        self._run = directories.create_run(run_id, tell)
+        self.runtime, self.run = str(self._runtime), str(self._run)
+
+    def close(self) -> None:
+        """Remove what is not to be read afterwards."""
+        self._pipe.close()
+        directories.discard(self._runtime)
+        if directories.is_empty(self._run):
+            directories.remove_tree(self._run)
+
+
+def remove_sockets(directory: str | None) -> None:
+    """Remove the runtime directory of a program that has died; None: it has died before it could name it."""
+    if directory is not None:
+        directories.remove_tree(Path(directory))
+        return
+    for path in directories.runtime_of(os.environ.get(RUN_VARIABLE, "").partition(".")[0]):
+        if not directories.in_use(path):
+            directories.remove_tree(path)

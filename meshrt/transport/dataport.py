@@ -1,0 +1,171 @@
+"""The TCP port of a host: a connection says for which process it is, and goes there with all that follows.
+
+::
+
+    accepted --its preface--> given away
+    accepted --other bytes, `PREFACE_SECONDS` without a preface, `UNPROVED_MAX` newer ones--> closed
+
+One port for each host, whatever runs there: it can be chosen, and a firewall needs one rule. Nothing is read here but
+the preface (`meshrt.wire.preface`): the process that the connection is for makes TLS with the peer.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from meshrt.errors import ProtocolError, UsageError
+from meshrt.transport.acceptor import Readers
+from meshrt.transport.refusals import Refusals
+from meshrt.wire.addresses import Port
+from meshrt.wire.handshake import UNPROVED_MAX
+from meshrt.wire.preface import PrefaceReader
+
+__all__ = ["BIND", "PORTS", "DataPort", "listen"]
+
+#: Environment variable: the address that is listened at; all interfaces without it.
+BIND = "MESHRT_BIND"
+#: Environment variable: the ports that may be used, ``40000-40100``; any without it.
+PORTS = "MESHRT_PORTS"
+PREFACE_SECONDS = 5.0
+
+
+class DataPort:
+    """One thread: that of the readers.
+
+    Args:
+        readers: Call functions when sockets can be read.
+        listener: See `listen`. Closed with this.
+        give: Called with a name and the connection that asks for it.
+        later: Calls a function after some seconds, on that thread.
+    """
+
+    def __init__(
+        self,
+        readers: Readers,
+        listener: socket.socket,
+        give: Callable[[str, socket.socket], None],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self.refusals = Refusals()
+        self._readers = readers
+        self._listener = listener
+        self._give = give
+        self._later = later
+        #: Those that have not said what they want, the oldest first, and until when they have time (monotonic).
+        self._silent: dict[socket.socket, PrefaceReader] = {}
+        self._deadlines: dict[socket.socket, float] = {}
+        listener.setblocking(False)
+        readers.add_reader(listener, self._accept)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._readers.remove_reader(self._listener)
+        self._listener.close()
+        for sock in tuple(self._silent):
+            self._refuse(sock)
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        sock.setblocking(False)
+        if len(self._silent) >= UNPROVED_MAX:
+            self._refuse(next(iter(self._silent)))
+        self._silent[sock] = PrefaceReader()
+        self._deadlines[sock] = time.monotonic() + PREFACE_SECONDS
+        self._readers.add_reader(sock, functools.partial(self._read, sock))
+        self._later(PREFACE_SECONDS, self._expire)
+
+    def _read(self, sock: socket.socket) -> None:
+        reader = self._silent.get(sock)
+        if reader is None:  # closed since it was found readable
+            return
+        try:
+            data = sock.recv(reader.missing)
+            if data:
+                reader.receive_data(data)
+        except BlockingIOError:
+            return
+        except (OSError, ProtocolError) as error:
+            self.refusals.note("a peer at the port of this host", error)
+            self._refuse(sock)
+            return
+        if not data:
+            self._refuse(sock)
+        elif not reader.missing:
+            self._forget(sock)
+            self._give(reader.name, sock)
+
+    def _forget(self, sock: socket.socket) -> None:
+        del self._silent[sock], self._deadlines[sock]
+        self._readers.remove_reader(sock)
+
+    def _refuse(self, sock: socket.socket) -> None:
+        self._forget(sock)
+        sock.close()
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for sock in [sock for sock, deadline in self._deadlines.items() if deadline <= now]:
+            self._refuse(sock)
+
+
+def listen() -> tuple[socket.socket, tuple[Port, ...]]:
+    """Return a socket that listens for other machines, and the addresses at which they may try to reach it.
+
+    Raises:
+        UsageError: A variable of the environment has an invalid value.
+        OSError: No port is free, or the address is not one of this machine.
+    """
+    bind = os.environ.get(BIND, "")
+    for port in _ports():
+        try:
+            if bind:
+                listener = socket.create_server((bind, port), family=_family(bind), backlog=4096)
+            else:
+                listener = socket.create_server(("::", port), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
+            break
+        except OSError as error:
+            problem = error
+    else:
+        raise problem
+    number = listener.getsockname()[1]
+    return listener, tuple((address, number) for address in ([bind] if bind else _interfaces()))
+
+
+def _ports() -> Sequence[int]:
+    text = os.environ.get(PORTS, "")
+    if not text:
+        return [0]
+    first, dash, last = text.partition("-")
+    try:
+        ports = range(int(first), int(last if dash else first) + 1)
+    except ValueError:
+        ports = range(0)
+    if not ports or ports[0] < 1 or ports[-1] > 65535:
+        raise UsageError(f"{PORTS}={text!r} is no range of ports; expected for example 40000-40100")
+    return ports
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _interfaces() -> list[str]:
+    """Return the addresses of this machine that others may know it by: those of IPv4 first, never loopback."""
+    import psutil  # start-up: only where there are several machines
+
+    found = [
+        address.address
+        for name, addresses in psutil.net_if_addrs().items()
+        if psutil.net_if_stats()[name].isup
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    ]
+    usable = [each for each in found if not each.startswith(("127.", "fe80:")) and each != "::1"]
+    return sorted(usable, key=lambda each: ":" in each)

@@ -1,0 +1,57 @@
+"""The first bytes of a connection to a data port, in clear: which process of the host is asked for. Sans-IO.
+
+::
+
+    preface := magic (8) | length (1) | name
+
+Names: ``agent/N`` (at the root's port), ``rank/MESH/RANK``, ``store``. A name proves nothing: TLS follows, between the
+two processes themselves, and the proof of the secret inside it.
+"""
+
+from __future__ import annotations
+
+from meshrt.errors import ProtocolError
+
+__all__ = ["PREFACE_MAX", "PrefaceReader", "preface"]
+
+_MAGIC = b"meshrt\x00\x81"
+_HEAD = len(_MAGIC) + 1
+#: Bytes of a preface, at most.
+PREFACE_MAX = 128
+
+
+def preface(name: str) -> bytes:
+    """Return the bytes that ask for ``name``. Raises ProtocolError: it is empty, or too long."""
+    data = name.encode()
+    if not data or _HEAD + len(data) > PREFACE_MAX:
+        raise ProtocolError(f"the name {name!r} is empty, or longer than {PREFACE_MAX - _HEAD} bytes")
+    return b"".join((_MAGIC, bytes([len(data)]), data))
+
+
+class PrefaceReader:
+    """Reads a preface, and not a byte more: what follows belongs to the process that is asked for.
+
+    Attributes:
+        missing: How many bytes to read next; 0: it is complete.
+        name: Of the process, once it is complete.
+    """
+
+    def __init__(self) -> None:
+        self.missing = _HEAD
+        self.name = ""
+        self._data = b""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take up to `missing` bytes. Raises ProtocolError: they do not belong to a preface."""
+        self._data += data
+        if not self._data.startswith(_MAGIC[: len(self._data)]):
+            raise ProtocolError("the peer does not speak this protocol (or another version of it)")
+        size = _HEAD + self._data[_HEAD - 1] if len(self._data) >= _HEAD else _HEAD
+        if size > PREFACE_MAX:
+            raise ProtocolError(f"a preface of {size} bytes; expected at most {PREFACE_MAX}")
+        self.missing = size - len(self._data)
+        if not self.missing:
+            try:
+                self.name = self._data[_HEAD:].decode("ascii")
+            except UnicodeDecodeError:
+                raise ProtocolError("the name that a peer asks for is not ASCII") from None

@@ -1,0 +1,81 @@
+"""Two machines for the tests of this directory, and programs whose hosts they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.machines import Machine, machines, why_not
+from tests.support.waiting import wait_until
+
+PROGRAM = Path(__file__).with_name("program.py")
+_WHY_NOT = why_not()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and _WHY_NOT:
+            item.add_marker(pytest.mark.skip(reason=_WHY_NOT))
+
+
+class Cluster:
+    """Machines, and the switch between them, where the scripts run: they see the processes of all machines.
+
+    The agents are started by a command that enters a machine, in the place of ssh.
+    """
+
+    def __init__(self, made: list[Machine]) -> None:
+        self.machines = made
+        self.programs: list[subprocess.Popen[str]] = []
+        self.inside = made[0].switch.inside
+        agents = {machine.name: machine.command("env", "HOME=/tmp/home") for machine in made}
+        self.environment = {**os.environ, "AGENTS": json.dumps(agents)}
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start the program of these tests."""
+        command = [*self.inside, sys.executable, str(PROGRAM), *words]
+        self.programs.append(
+            subprocess.Popen(command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+        return self.programs[-1]
+
+    def run(self, command: list[str], more: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, with more in its environment."""
+        return subprocess.run(command, env={**self.environment, **more}, capture_output=True, text=True, timeout=100)
+
+    def meshrt(self, *words: str) -> str:
+        """Run a command of the shell beside it; returns what it prints."""
+        command = [*self.inside, sys.executable, "-m", "meshrt", *words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def is_empty(self) -> bool:
+        """Whether nothing of a program is left on any machine."""
+        return not any(machine.processes() for machine in self.machines)
+
+
+@pytest.fixture(scope="module")
+def _two_machines() -> Iterator[Cluster]:
+    with machines(2) as made:
+        yield Cluster(made)
+
+
+@pytest.fixture
+def cluster(_two_machines: Cluster) -> Iterator[Cluster]:
+    """Two machines that nothing runs on, before and after."""
+    yield _two_machines
+    for program in _two_machines.programs:
+        program.kill()
+        program.communicate()
+    _two_machines.programs.clear()
+    for machine in _two_machines.machines:
+        machine.plug()
+    wait_until(_two_machines.is_empty, 20, "processes are left on a machine")

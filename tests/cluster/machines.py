@@ -1,0 +1,244 @@
+"""Machines made of namespaces, on one machine: each has a network interface, processes, a clock and files of its own.
+
+::
+
+    switch (a network namespace)       bridge0, 10.7.0.254
+      port1 --- eth0 of machine n1     10.7.0.1, fd07::1
+      port2 --- eth0 of machine n2     10.7.0.2, fd07::2
+
+What two machines have apart: network, pids, /tmp, /run, /dev/shm, HOME, host name, boot id, and the monotonic clock (a
+day for each). What they share: the processor, and every other file (Python, this checkout), as a cluster with a common
+file system has. The machine that the tests run on is none of them: nothing is made outside of namespaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["Machine", "Switch", "machines", "why_not"]
+
+_DAY = 86_400
+_REPOSITORY = Path(__file__).resolve().parents[2]
+#: The first process of a machine: it has nothing to do but to reap orphans.
+_INIT = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+print("up", flush=True)
+while True:
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        signal.sigwait({signal.SIGCHLD})
+"""
+
+
+class Machine:
+    """One machine.
+
+    Attributes:
+        name: Its host name, which the others can look up: ``n1``.
+        address: Its IPv4 address.
+    """
+
+    def __init__(self, switch: Switch, number: int) -> None:
+        self.name = f"n{number}"
+        self.address = f"10.7.0.{number}"
+        self.address6 = f"fd07::{number}"
+        self._port = f"port{number}"
+        self.switch = switch
+        namespaces = ["--net", "--pid", "--mount", "--uts", "--ipc", "--time", "--cgroup"]
+        offsets = ["--monotonic", str(number * _DAY), "--boottime", str(number * _DAY)]
+        self._init = subprocess.Popen(
+            [*switch.inside, "unshare", *namespaces, *offsets, "--fork", "--kill-child", "--mount-proc",
+             sys.executable, "-I", "-c", _INIT],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._init.stdout is not None
+        assert self._init.stdout.readline() == b"up\n"
+        self.pid = _child_of(self._init.pid)
+        self._make_files()
+        self._connect()
+
+    def command(self, *words: str | os.PathLike[str]) -> list[str]:
+        """Return the command that runs ``words`` there."""
+        return [*self.switch.inside, "nsenter", "--target", str(self.pid), "--all", "--wd=/tmp", *map(str, words)]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the environment of a user who has logged in there."""
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+        return {**kept, "HOME": "/tmp/home", "USER": "root", "HOSTNAME": self.name, "TERM": "xterm", **more}
+
+    def start(
+        self, *words: str | os.PathLike[str], env: Mapping[str, str] | None = None, **options: object
+    ) -> subprocess.Popen[bytes]:
+        """Start a program there; ``options`` are those of `subprocess.Popen`."""
+        return subprocess.Popen(self.command(*words), env=env or self.environment(), **options)  # type: ignore[call-overload,no-any-return]
+
+    def run(self, *words: str | os.PathLike[str], timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Run a program there to its end; its output is text."""
+        return subprocess.run(
+            self.command(*words), env=self.environment(), capture_output=True, text=True, timeout=timeout
+        )
+
+    def processes(self) -> dict[int, str]:
+        """Return the processes that run there, without its first one: pids as seen here, and command lines."""
+        namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
+        found = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == namespace and int(entry.name) != self.pid:
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return found
+
+    # -- what may happen to a machine
+
+    def cut(self) -> None:
+        """Pull its cable: nothing goes in or out, and neither side is told."""
+        self.switch.run("bridge", "link", "set", "dev", self._port, "state", "0")
+
+    def plug(self) -> None:
+        """Plug the cable in again."""
+        self.switch.run("bridge", "link", "set", "dev", self._port, "state", "3")
+
+    def limit(self, rate: str) -> None:
+        """Limit what it sends and receives, as `tc` writes a rate: ``1gbit``."""
+        shape = ["root", "tbf", "rate", rate, "burst", "256kb", "latency", "100ms"]
+        self.switch.run("tc", "qdisc", "replace", "dev", self._port, *shape)
+        assert self.run("tc", "qdisc", "replace", "dev", "eth0", *shape).returncode == 0
+
+    def freeze(self) -> None:
+        """Stop all its processes, as a virtual machine that is paused; the others cannot tell it from a slow one."""
+        for pid in (self.pid, *self.processes()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Undo `freeze`."""
+        for pid in (self.pid, *self.processes()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def kill(self, pid: int) -> None:
+        """Kill one process."""
+        os.kill(pid, signal.SIGKILL)
+
+    def end_processes(self) -> None:
+        """Kill everything on it but its first process, all at once."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                self.kill(pid)
+
+    def power_off(self) -> None:
+        """End everything on it at once, without a word to anyone."""
+        self.cut()
+        self._init.kill()
+        self._init.wait()
+
+    def close(self) -> None:
+        """Remove it."""
+        if self._init.poll() is None:
+            self._init.kill()
+        self._init.communicate()
+
+    def _make_files(self) -> None:
+        boot_id = "/tmp/boot_id"
+        here = str(_REPOSITORY)
+        # What the tests need of /tmp stays visible there.
+        keep = [path for path in {here, sys.prefix} if path.startswith("/tmp/")]
+        lines = [f"mkdir -p /run/kept{path} && mount --bind {path} /run/kept{path}" for path in keep]
+        lines += ["mount -t tmpfs none /tmp && chmod 1777 /tmp"]
+        lines += [f"mkdir -p {path} && mount --move /run/kept{path} {path}" for path in keep]
+        lines += ["mount -t tmpfs none /dev/shm", "mount -t tmpfs none /run", "mkdir -m 700 /tmp/home"]
+        lines += [f"echo {uuid.uuid4()} > {boot_id}", f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id"]
+        lines += [f"hostname {self.name}"]
+        script = (
+            f"set -e; mount --make-rprivate /; mount --bind {self.switch.names} /etc/hosts; mount -t tmpfs none /run; "
+            + "; ".join(lines)
+        )
+        done = self.run("sh", "-c", script)
+        assert done.returncode == 0, done.stderr
+
+    def _connect(self) -> None:
+        run = self.switch.run
+        run("ip", "link", "add", self._port, "type", "veth", "peer", "name", "eth0", "netns", str(self.pid))
+        run("ip", "link", "set", self._port, "master", "bridge0", "up")
+        for words in (
+            "ip link set lo up",
+            f"ip addr add {self.address}/24 dev eth0",
+            f"ip addr add {self.address6}/64 dev eth0 nodad",
+            "ip link set eth0 up",
+        ):
+            done = self.run(*words.split())
+            assert done.returncode == 0, (words, done.stderr)
+
+
+class Switch:
+    """What connects the machines: a bridge in a network namespace of its own."""
+
+    def __init__(self, count: int, directory: Path) -> None:
+        self.names = directory / "hosts"
+        lines = [f"10.7.0.{number} n{number}\nfd07::{number} n{number}" for number in range(1, count + 1)]
+        self.names.write_text("127.0.0.1 localhost\n::1 localhost\n" + "\n".join(lines) + "\n")
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        self._keeper = subprocess.Popen(
+            ["unshare", *user, "--net", "--fork", "--kill-child", "sh", "-c", "echo up; exec sleep infinity"],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._keeper.stdout is not None
+        assert self._keeper.stdout.readline() == b"up\n"
+        #: What a command begins with that runs inside.
+        self.inside = ["nsenter", "--target", str(_child_of(self._keeper.pid)), *(["--user"] if user else []), "--net"]
+        self.run("ip", "link", "add", "bridge0", "type", "bridge")
+        self.run("ip", "addr", "add", "10.7.0.254/24", "dev", "bridge0")
+        self.run("ip", "link", "set", "bridge0", "up")
+
+    def run(self, *words: str) -> None:
+        """Run a command in its namespace."""
+        subprocess.run([*self.inside, *words], check=True, capture_output=True, text=True)
+
+    def close(self) -> None:
+        """Remove it, and all cables."""
+        self._keeper.kill()
+        self._keeper.communicate()
+
+
+def _child_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+@contextlib.contextmanager
+def machines(count: int) -> Iterator[list[Machine]]:
+    """``count`` machines on one switch; all of it is removed at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="switch-"))
+    with contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, directory)
+        switch = Switch(count, directory)
+        undo.callback(switch.close)
+        made: list[Machine] = []
+        for number in range(1, count + 1):
+            made.append(Machine(switch, number))
+            undo.callback(made[-1].close)
+        yield made
+
+
+def why_not() -> str:
+    """Return why machines cannot be made here; "" if they can."""
+    for tool in ("unshare", "nsenter", "ip", "bridge"):
+        if shutil.which(tool) is None:
+            return f"the program {tool} is not installed"
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    words: Sequence[str] = ["unshare", *user, "--net", "--pid", "--mount", "--uts", "--time", "--fork", "--mount-proc"]
+    done = subprocess.run([*words, "ip", "link", "add", "bridge0", "type", "bridge"], capture_output=True, text=True)
+    return "" if done.returncode == 0 else f"namespaces are not allowed here: {done.stderr.strip()}"

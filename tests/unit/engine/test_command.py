@@ -1,0 +1,65 @@
+"""Agents that a command starts: what is said of those that do not join."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meshrt.engine.command import CommandEngine, ssh
+from meshrt.errors import SpawnError
+from meshrt.transport.link import Link
+
+
+class Invitation:
+    """Of an agent that never comes."""
+
+    machine = 5
+
+    def text(self) -> bytes:
+        return b"who reads this may join\n"
+
+    def accept(self, seconds: float) -> Link | None:
+        return None
+
+
+class Program:
+    run_id = "cafe"
+    directory = b"/d"
+
+    def new_mark(self) -> str:
+        return "cafe.1"
+
+    def invite(self, host: str) -> Any:
+        return Invitation()
+
+
+def test_one_that_ends_at_once_has_its_last_words_in_the_error() -> None:
+    engine = CommandEngine(("n1",), (("sh", "-c", "read line; echo no such machine: $line >&2; exit 3", "-"),))
+    with pytest.raises(
+        SpawnError, match="n1 has ended before it joined, with exit status 3: no such machine: who reads"
+    ):
+        engine.place(Program())
+
+
+def test_one_that_does_not_come_is_ended_with_all_others() -> None:
+    commands = (("sh", "-c", "exec sleep 60"),) * 2
+    engine = CommandEngine(("n1", "n2"), commands, seconds=0.1)
+    with pytest.raises(SpawnError, match="host n1 has not joined in time"):
+        engine.place(Program())
+
+
+def test_a_command_that_does_not_exist() -> None:
+    with pytest.raises(SpawnError, match="no/such/program"):
+        CommandEngine(("n1",), (("/no/such/program",),)).place(Program())
+
+
+def test_hosts_and_commands_belong_together() -> None:
+    with pytest.raises(SpawnError, match="hosts: 2, commands: 1; expected a command for each"):
+        CommandEngine(("n1", "n2"), (("ssh", "n1"),)).place(Program())
+
+
+def test_what_ssh_is_told() -> None:
+    engine = ssh("n1", "n2", python="/opt/python", options=["-p", "2222"])
+    assert engine.hosts == ("n1", "n2") and engine.python == "/opt/python"
+    assert engine.commands[1] == ("ssh", "-o", "BatchMode=yes", "-p", "2222", "n2")

@@ -1,0 +1,110 @@
+"""Agents join the program at its port, by an invitation each; others do not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as changed
+
+from meshrt.engine.joining import join
+from meshrt.errors import UsageError
+from meshrt.mesh.invitations import Invitations, make_certificate
+from meshrt.mesh.loop import RootLoop
+from meshrt.transport.dataport import BIND
+from meshrt.wire.control import control_frame
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.handshake import Secret
+from meshrt.wire.tree import INVITED, Bye, Invited
+from tests.support.waiting import wait_until
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.loop = RootLoop()
+        run: Any = SimpleNamespace(run_id="cafe", directory="/d", secret=Secret(b"s" * 32), certificate=None, ports=())
+        self.run: Any = run
+        self.invitations = Invitations(run, self.loop)
+        self.loop.begin()
+
+    def invited(self) -> tuple[Any, Invited]:
+        invitation = self.invitations.invite("n1")
+        (frame,) = control_decoder().receive_data(invitation.text())
+        return invitation, INVITED.decode(frame.payload)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv(BIND, "127.0.0.1")
+    made = Bench()
+    yield made
+    made.loop.end()
+
+
+def test_nothing_is_open_before_someone_is_invited(bench: Bench) -> None:
+    before = bench.run.certificate, bench.run.ports
+    bench.invited()
+    assert before == (None, ()) and bench.run.certificate is not None
+    ((address, port),) = bench.run.ports
+    assert address == "127.0.0.1" and port > 0
+
+
+def test_an_agent_joins_and_each_side_hears_the_other(bench: Bench) -> None:
+    invitation, _ = bench.invited()
+    link, leftover = join(invitation.text())
+    theirs = invitation.accept(20)
+    assert theirs is not None and leftover == b""
+    theirs.send([control_frame(Bye())])
+    wait_until(lambda: link.read(), 20)
+    link.send([control_frame(Bye())])
+    wait_until(lambda: theirs.read(), 20)
+    link.close()
+    theirs.close()
+
+
+def test_each_joins_by_its_own_and_once(bench: Bench) -> None:
+    (first, _), (second, _) = bench.invited(), bench.invited()
+    assert first.machine != second.machine and bench.invitations.new_mark() != bench.invitations.new_mark()
+    link, _ = join(second.text())
+    theirs = second.accept(20)
+    assert theirs is not None and first.accept(0.0) is None
+    with pytest.raises(ConnectionError, match=r"cannot be reached at any of its addresses: 127.0.0.1 port \d+: "):
+        join(second.text())
+    link.close()
+    theirs.close()
+
+
+def test_who_has_another_secret_or_certificate_does_not_join(bench: Bench) -> None:
+    invitation, invited = bench.invited()
+    other = make_certificate()
+    for wrong in (changed(invited, secret=b"x" * 32), changed(invited, certificate=(other.certificate, other.key))):
+        with pytest.raises(ConnectionError, match="cannot be reached"):
+            join(control_frame(wrong))
+    assert invitation.accept(0.0) is None
+
+
+def test_the_next_address_is_tried(bench: Bench) -> None:
+    invitation, invited = bench.invited()
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        closed = nobody.getsockname()
+    link, _ = join(control_frame(changed(invited, ports=[closed, *invited.ports])))
+    theirs = invitation.accept(20)
+    assert theirs is not None
+    link.close()
+    theirs.close()
+
+
+def test_a_root_that_does_not_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.engine.joining._SECONDS", 0.2)
+    _, invited = bench.invited()
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ConnectionError, match="no answer in time"):
+        join(control_frame(changed(invited, ports=[silent.getsockname()])))
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"\x00" * 30, control_frame(Bye())])
+def test_what_is_no_invitation(text: bytes) -> None:
+    with pytest.raises(UsageError, match="is no invitation"):
+        join(text)
