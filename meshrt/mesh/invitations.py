@@ -14,6 +14,7 @@ import threading
 
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.run import Run
+from meshrt.store.machine import be_apart
 from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dataport import DataPort, listen
 from meshrt.transport.entrance import Entrance
@@ -93,6 +94,7 @@ class Invitations:
             if self._run.certificate is None:
                 listener, self._run.ports = listen()
                 self._run.certificate = make_certificate()
+                be_apart()
                 self._loop.post(functools.partial(self._serve, listener))
             invitation = Invitation(self._run, len(self._invited) + 1, self._run.certificate)
             self._invited[invitation.name] = invitation

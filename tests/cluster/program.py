@@ -8,6 +8,8 @@ import socket
 import sys
 import time
 
+import numpy as np
+
 from meshrt import Actor, ActorMesh, MeshError, endpoint, proc_mesh
 from meshrt.engine.command import CommandEngine, ssh
 
@@ -28,6 +30,19 @@ class Worker(Actor):
     @endpoint
     def length(self, data: bytes) -> int:
         return len(data)
+
+    @endpoint
+    def array(self, size: int) -> np.ndarray:
+        return np.full(size, 7, np.uint8)
+
+    @endpoint
+    def total(self, array: np.ndarray) -> int:
+        return int(array.sum(dtype=np.int64))
+
+    @endpoint
+    def passed_on(self, others: ActorMesh[Worker], size: int) -> list[int]:
+        """What others make of an array of this rank."""
+        return others.total.call(np.ones(size, np.uint8)).get(30).values()
 
     @endpoint
     def say(self, text: str) -> None:
@@ -53,6 +68,11 @@ def calls(workers: ActorMesh[Worker]) -> None:
     first, second = workers.slice(hosts=0), workers.slice(hosts=1)
     print("asked", first.ask.call(second).get(30).values()[0])
     print("lengths", set(workers.length.call(b"x" * 5_000_000).get(60).values()))
+    size = 3_000_000
+    print("arrays", {int(array.sum(dtype=np.int64)) for array in workers.array.call(size).get(60).values()})
+    print("totals", set(workers.total.call(np.ones(size, np.uint8)).get(60).values()))
+    print("passed on", first.passed_on.call(second, size).get(60).values())
+    print("in a host", second.slice(gpus=0).passed_on.call_one(second.slice(gpus=1), size).get(60))
     workers.say.call("from a rank").get(30)
     try:
         workers.fail.call().get(30)

@@ -8,13 +8,21 @@ from tests.cluster.conftest import PROGRAM, Cluster
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
+#: Arrays of 3 MB: results, arguments of the script, and arguments of ranks, to the other machine and on one.
+ARRAYS = [
+    "arrays {21000000}",
+    "totals {3000000}",
+    "passed on [[3000000, 3000000], [3000000, 3000000]]",
+    "in a host [3000000]",
+]
+
 
 def test_calls_go_from_machine_to_machine(cluster: Cluster) -> None:
     done = cluster.start("calls")
     out, err = done.communicate(timeout=100)
     assert done.returncode == 0, err
     lines = [line for line in out.splitlines() if "from a rank" not in line]
-    assert lines == ["places ['n1', 'n2']", "asked ['n2', 'n2']", "lengths {5000000}", "failed True True"]
+    assert lines == ["places ['n1', 'n2']", "asked ['n2', 'n2']", "lengths {5000000}", *ARRAYS, "failed True True"]
     assert out.count("from a rank") == 4
 
 
