@@ -48,6 +48,7 @@ class CommandAgent:
 
     def undo(self) -> None:
         """End one that is not to join."""
+        self._invitation.withdraw()
         self._process.kill()
         self._process.wait()
         if self._process.stderr is not None:

@@ -67,6 +67,9 @@ class Invitation(Protocol):
     def accept(self, seconds: float) -> Link | None:
         """Wait for the agent; returns its link, None: it has not come."""
 
+    def withdraw(self) -> None:
+        """The agent is not to join any more."""
+
 
 class Program(Protocol):
     """The program, as an engine sees it."""

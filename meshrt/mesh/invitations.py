@@ -6,6 +6,7 @@ No port is open, and no certificate exists, before an engine asks for the first 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import queue
 import secrets
@@ -40,6 +41,8 @@ class Invitation:
     def __init__(self, run: Run, number: int, certificate: Certificate) -> None:
         self.machine = secrets.randbits(62) | 1
         self.name = f"agent/{number}"
+        #: Whether the agent is not to join any more.
+        self.withdrawn = False
         self._run = run
         self._certificate = certificate
         self._links: queue.SimpleQueue[Link] = queue.SimpleQueue()
@@ -55,13 +58,23 @@ class Invitation:
     def accept(self, seconds: float) -> Link | None:
         """Wait for the agent; returns its link, None: it has not come."""
         try:
-            return self._links.get(timeout=seconds)
+            return self._links.get(seconds > 0, seconds)
         except queue.Empty:
             return None
 
     def joined(self, link: Link) -> None:
-        """The agent has proved the secret."""
-        self._links.put(link)
+        """The agent has proved the secret. On the loop."""
+        if self.withdrawn:
+            link.close()
+        else:
+            self._links.put(link)
+
+    def withdraw(self) -> None:
+        """The agent is not to join any more; one that has done so meanwhile sees the end of its link."""
+        self.withdrawn = True
+        link = self.accept(0.0)
+        if link is not None:
+            link.close()
 
 
 class Invitations:
@@ -79,6 +92,7 @@ class Invitations:
         self._loop = loop
         self._lock = threading.Lock()
         self._marks = 0
+        self._numbers = itertools.count(1)
         self._invited: dict[str, Invitation] = {}
         self._entrance: Entrance[Connection]
 
@@ -96,7 +110,7 @@ class Invitations:
                 self._run.certificate = make_certificate()
                 be_apart()
                 self._loop.post(functools.partial(self._serve, listener))
-            invitation = Invitation(self._run, len(self._invited) + 1, self._run.certificate)
+            invitation = Invitation(self._run, next(self._numbers), self._run.certificate)
             self._invited[invitation.name] = invitation
         return invitation
 
@@ -112,7 +126,7 @@ class Invitations:
             ROLE_AGENT,
             self._let_in,
             self._loop.call_later,
-            serves=lambda name: name in self._invited,
+            serves=self._expects,
         )
         port = DataPort(loop, listener, self._give, self._loop.call_later)
         self._loop.on_end.append(port.close)
@@ -125,6 +139,10 @@ class Invitations:
             self._entrance.admit(secured(sock, certificate))
         else:
             sock.close()
+
+    def _expects(self, name: str) -> bool:
+        invitation = self._invited.get(name)
+        return invitation is not None and not invitation.withdrawn
 
     def _let_in(self, sock: Connection, handshake: ServerHandshake) -> None:
         invitation = self._invited.pop(handshake.endpoint)

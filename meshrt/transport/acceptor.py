@@ -1,4 +1,4 @@
-"""A listening unix socket: connections of this user are accepted.
+"""A listening socket: connections are accepted; of a unix socket, those of this user.
 
 Where no descriptor is left for one, all wait in the backlog, and it is tried again a little later: the thread has other
 things to do meanwhile, and nothing spins.
@@ -61,7 +61,7 @@ class SelectorReaders:
 
 
 class Acceptor:
-    """Accepts the connections of this user at one socket. One thread: that of the readers.
+    """Accepts the connections at one socket. One thread: that of the readers.
 
     Args:
         readers: Call functions when sockets can be read.
@@ -69,6 +69,7 @@ class Acceptor:
         peer: What a process that connects is called in the log: "a caller".
         accepted: Called with each socket, which does not block.
         later: Calls a function after some seconds, on that thread.
+        admits: Whether a connection is accepted; others are closed. TCP says nothing of users.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class Acceptor:
         peer: str,
         accepted: Callable[[socket.socket], object],
         later: Callable[[float, Callable[[], None]], object],
+        admits: Callable[[socket.socket], bool] = same_user,
     ) -> None:
+        self._admits = admits
         self.listener = listener
         self._readers = readers
         self._peer = peer
@@ -143,7 +146,7 @@ class Acceptor:
         self._pass_on(sock)
 
     def _pass_on(self, sock: socket.socket) -> None:
-        if not same_user(sock):
+        if not self._admits(sock):
             sock.close()
             return
         sock.setblocking(False)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.transport.acceptor import Readers
+from meshrt.transport.acceptor import Acceptor, Readers
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.addresses import Port
 from meshrt.wire.handshake import UNPROVED_MAX
@@ -52,28 +52,23 @@ class DataPort:
     ) -> None:
         self.refusals = Refusals()
         self._readers = readers
-        self._listener = listener
         self._give = give
         self._later = later
         #: Those that have not said what they want, the oldest first, and until when they have time (monotonic).
         self._silent: dict[socket.socket, PrefaceReader] = {}
         self._deadlines: dict[socket.socket, float] = {}
-        listener.setblocking(False)
-        readers.add_reader(listener, self._accept)
+        self._acceptor = Acceptor(
+            readers, listener, "a peer on another machine", self._accepted, later, admits=lambda _sock: True
+        )
+        self._acceptor.open()
 
     def close(self) -> None:
         """Listen no more."""
-        self._readers.remove_reader(self._listener)
-        self._listener.close()
+        self._acceptor.close()
         for sock in tuple(self._silent):
             self._refuse(sock)
 
-    def _accept(self) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        sock.setblocking(False)
+    def _accepted(self, sock: socket.socket) -> None:
         if len(self._silent) >= UNPROVED_MAX:
             self._refuse(next(iter(self._silent)))
         self._silent[sock] = PrefaceReader()

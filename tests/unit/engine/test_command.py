@@ -22,6 +22,9 @@ class Invitation:
     def accept(self, seconds: float) -> Link | None:
         return None
 
+    def withdraw(self) -> None:
+        """It never comes."""
+
 
 class Program:
     run_id = "cafe"

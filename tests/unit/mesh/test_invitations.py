@@ -71,10 +71,23 @@ def test_each_joins_by_its_own_and_once(bench: Bench) -> None:
     link, _ = join(second.text())
     theirs = second.accept(20)
     assert theirs is not None and first.accept(0.0) is None
+    assert len({first.name, second.name, bench.invited()[0].name}) == 3
     with pytest.raises(ConnectionError, match=r"cannot be reached at any of its addresses: 127.0.0.1 port \d+: "):
         join(second.text())
     link.close()
     theirs.close()
+
+
+def test_one_whose_invitation_was_withdrawn_does_not_join_or_sees_the_end(bench: Bench) -> None:
+    invitation, _ = bench.invited()
+    link, _ = join(invitation.text())
+    invitation.withdraw()
+    wait_until(link.at_end, 20)
+    link.close()
+    other, _ = bench.invited()
+    other.withdraw()
+    with pytest.raises(ConnectionError, match="cannot be reached"):
+        join(other.text())
 
 
 def test_who_has_another_secret_or_certificate_does_not_join(bench: Bench) -> None:
