@@ -38,6 +38,8 @@ class Placement:
         self._by_engine: dict[Engine | None, list[AgentLink]] = {}
         #: Every agent that has not ended.
         self._placed: list[AgentLink] = []
+        #: Of all agents that there were on this machine.
+        self._pids: set[int] = set()
         self._reapers: list[threading.Thread] = []
         #: Held while an engine places agents, for an unlimited time: the root's loop never waits for it.
         self._placing = threading.RLock()
@@ -48,7 +50,7 @@ class Placement:
         with self._placing:
             agents = self._by_engine.get(engine, [])
             if not agents or any(agent.gone for agent in agents):
-                placed = (engine or _default_engine()).place(self._program)
+                placed = self._place(engine or _default_engine())
                 survivors = [None if agent.gone else agent for agent in agents]
                 agents = self._complete(survivors, placed)
                 new = [agent for agent in agents if agent not in survivors]
@@ -72,6 +74,24 @@ class Placement:
             if survivor is not None:
                 _undo(new)
         return [survivor or self._connect(new) for survivor, new in zip(survivors, placed, strict=True)]
+
+    def _place(self, engine: Engine) -> Sequence[Placed]:
+        """Have agents placed, on this machine each with a pid that no earlier one had.
+
+        The pid identifies what the store of an agent keeps, beside the machine, whose number no two others share.
+        """
+        others: list[Placed] = []
+        try:
+            while True:
+                placed = engine.place(self._program)
+                pids = {each.address.agent_pid for each in placed if each.address is not None}
+                if self._pids.isdisjoint(pids):
+                    self._pids |= pids
+                    return placed
+                others += placed  # they keep their pids until there are others
+        finally:
+            for each in others:
+                _undo(each)
 
     def all(self) -> list[AgentLink]:
         """Return the agents that have not ended."""

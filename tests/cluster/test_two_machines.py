@@ -28,7 +28,7 @@ def test_calls_go_from_machine_to_machine(cluster: Cluster) -> None:
 
 def test_tools_look_at_ranks_of_both(cluster: Cluster) -> None:
     program = cluster.start("stop")
-    wait_until(lambda: cluster.meshrt("list").count("| worker ") == 4, 60, "four stopped ranks")
+    wait_until(lambda: cluster.meshrt("list", fails=True).count("| worker ") == 4, 60, "four stopped ranks")
     assert f"4/4  all  stop_here  cluster/{PROGRAM.name}:{marked_line(str(PROGRAM), 'stop')}" in cluster.meshrt("where")
     assert cluster.meshrt("p", "worker", "value + 1") == "[0-3] 8\n"
     assert cluster.meshrt("memory", "worker").count(" n2 ") == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +202,7 @@ def test_the_environment_turns_it_on(tmp_path: Path) -> None:
     assert done.stdout.count("got") == 2
     files = list(tmp_path.glob("*/post-mortem/*.json"))
     assert len(files) >= 2
-    document = json.loads(files[0].read_text())
+    document = read_dump(files[0])
     known = document.frames[-1].locals
     assert (known["value"], known["local"]) == ("4", "8")
     assert "local = value * 2" in "\n".join(document.frames[-1].source)
