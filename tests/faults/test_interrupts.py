@@ -152,8 +152,8 @@ def test_ctrl_c_in_a_wait(wait: str, start: Any) -> None:
         other = mesh.spawn("other", Victim)
         busy = threading.Thread(target=lambda: victims.wait_for.call('/nowhere/gate').exception(), daemon=True)
         def user_code():
+            tell(ready=pids)  # here: on a loaded machine Ctrl-C may come before the wait
             {WAITS[wait]}
-        tell(ready=pids)
         try:
             user_code()
         except KeyboardInterrupt as error:
