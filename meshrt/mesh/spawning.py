@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 
-from meshrt.errors import ShutdownError, SpawnError
+from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
@@ -69,7 +69,7 @@ class Spawning:
 
         Raises:
             SpawnError: The machine cannot hold them.
-            UsageError: The message for the birth of a rank is too long.
+            UsageError: The message for the birth of a rank is too long; ``hosts`` cannot be divided among the agents.
         """
         self._check_open()
         self._upkeep.mend()  # the ranks listen there
@@ -79,6 +79,7 @@ class Spawning:
         if engine is not None:
             self._loop.begin()  # agents on other machines join there
         agents = self._agents.of(engine)
+        _check_division(spec, len(agents))
         self._loop.begin()
         with self._lock:
             self._names += 1
@@ -105,3 +106,11 @@ class Spawning:
             raise ShutdownError("the program is ending: no new mesh can be started")
         if self._loop.failure:
             raise SpawnError(self._loop.failure)
+
+
+def _check_division(spec: MeshSpec, agents: int) -> None:
+    """Raise UsageError if some hosts of the mesh would be divided among two agents."""
+    sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
+    if sizes.get("hosts", agents) % agents:
+        refused = f"hosts={sizes['hosts']} cannot be divided among the {agents} hosts of the engine"
+        raise UsageError(f"{refused}; expected a multiple of {agents}")

@@ -95,6 +95,11 @@ def test_the_death_of_an_agent_takes_its_ranks_and_no_others(tmp_path: Path) -> 
     assert proc_mesh(n=2, engine=LocalEngine(agents=2)).spawn("echo", Echo).rank.call().get(30).values() == [0, 1]
 
 
+def test_hosts_that_cannot_be_divided_among_the_agents_are_refused() -> None:
+    with pytest.raises(UsageError, match="hosts=3 cannot be divided among the 2 hosts of the engine"):
+        proc_mesh(hosts=3, gpus=2, engine=LocalEngine(agents=2))
+
+
 class SlowEngine:
     """Takes its time, as one does that asks a scheduler for hosts."""
 
