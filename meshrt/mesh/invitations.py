@@ -6,7 +6,6 @@ No port is open, and no certificate exists, before an engine asks for the first 
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import queue
 import secrets
@@ -34,13 +33,12 @@ class Invitation:
     """For one agent. Any thread.
 
     Args:
-        number: Which one it is.
         certificate: Of the program.
     """
 
-    def __init__(self, run: Run, number: int, certificate: Certificate) -> None:
+    def __init__(self, run: Run, certificate: Certificate) -> None:
         self.machine = secrets.randbits(62) | 1
-        self.name = f"agent/{number}"
+        self.name = f"agent/{self.machine:x}"
         #: Whether the agent is not to join any more.
         self.withdrawn = False
         self._run = run
@@ -92,7 +90,6 @@ class Invitations:
         self._loop = loop
         self._lock = threading.Lock()
         self._marks = 0
-        self._numbers = itertools.count(1)
         self._invited: dict[str, Invitation] = {}
         self._entrance: Entrance[Connection]
 
@@ -110,7 +107,7 @@ class Invitations:
                 self._run.certificate = make_certificate()
                 be_apart()
                 self._loop.post(functools.partial(self._serve, listener))
-            invitation = Invitation(self._run, next(self._numbers), self._run.certificate)
+            invitation = Invitation(self._run, self._run.certificate)
             self._invited[invitation.name] = invitation
         return invitation
 

@@ -4,7 +4,7 @@
 
     preface := magic (8) | length (1) | name
 
-Names: ``agent/N`` (at the root's port), ``rank/MESH/RANK``, ``store``. A name proves nothing: TLS follows, between the
+Names: ``agent/MACHINE`` (at the root's port) and ``rank/MESH/RANK``. A name proves nothing: TLS follows, between the
 two processes themselves, and the proof of the secret inside it.
 """
 
