@@ -126,6 +126,7 @@ class Invitations:
             serves=self._expects,
         )
         port = DataPort(loop, listener, self._give, self._loop.call_later)
+        self._loop.on_end.append(functools.partial(be_apart, False))  # another program may follow in this process
         self._loop.on_end.append(port.close)
         self._loop.on_end.append(self._entrance.close)
 

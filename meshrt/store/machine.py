@@ -30,10 +30,10 @@ def be_machine(number: int) -> None:
     be_apart()
 
 
-def be_apart() -> None:
-    """Say that the program has machines whose stores do not reach each other: what is for them goes into messages."""
+def be_apart(apart: bool = True) -> None:
+    """Say whether stores of the program do not reach each other: what is for their machines goes into messages then."""
     global _apart
-    _apart = True
+    _apart = apart
 
 
 def is_apart() -> bool:

@@ -156,8 +156,8 @@ watch.wait_until(lambda: not watch.is_alive(pids[1]), 30)
 @pytest.mark.row("C2c")
 def test_an_agent_whose_stop_cannot_be_seen_yet_is_continued_too(tmp_path: Path) -> None:
     script = f"""{STOPPED}
-from meshrt.mesh import agents
-agents.is_stopped = lambda pid: False  # as when the end comes right behind the signal
+from meshrt.engine import local
+local.is_stopped = lambda pid: False  # as when the end comes right behind the signal
 os.kill(agent, signal.SIGSTOP)
 """
     status, lines = run(tmp_path, script)

@@ -14,6 +14,7 @@ from meshrt.engine.joining import join
 from meshrt.errors import UsageError
 from meshrt.mesh.invitations import Invitations, make_certificate
 from meshrt.mesh.loop import RootLoop
+from meshrt.store.machine import is_apart
 from meshrt.transport.dataport import BIND
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
@@ -42,11 +43,13 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench()
     yield made
     made.loop.end()
+    assert not is_apart()
 
 
 def test_nothing_is_open_before_someone_is_invited(bench: Bench) -> None:
     before = bench.run.certificate, bench.run.ports
     bench.invited()
+    assert is_apart()
     assert before == (None, ()) and bench.run.certificate is not None
     ((address, port),) = bench.run.ports
     assert address == "127.0.0.1" and port > 0
