@@ -237,16 +237,13 @@ class ControlThread:
             return
         _, descriptors, _, _ = socket.recv_fds(self._door, 1, 1, socket.MSG_DONTWAIT)
         for descriptor in descriptors:
-            self.admit(socket.socket(fileno=descriptor))
+            sock = socket.socket(fileno=descriptor)
+            if self._certificate is None:
+                sock.close()
+            else:
+                self._entrance.admit(secured(sock, self._certificate))
         if not descriptors:  # the agent has ended
             self.selector.unregister(self._door)
-
-    def admit(self, sock: socket.socket) -> None:
-        """Take a connection of another machine. This thread, or before `start`."""
-        if self._certificate is None:
-            sock.close()
-        else:
-            self._entrance.admit(secured(sock, self._certificate))
 
     def _let_in(self, sock: Connection, caller: ServerHandshake) -> None:
         link = link_of(sock)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshrt.engine.local import AGENT_PROGRAM
+from meshrt.engine.local import AGENT_PROGRAM, Started
 from meshrt.errors import SpawnError
 from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.mesh.engine import Invitation, Program
@@ -19,18 +19,15 @@ from meshrt.transport.link import Link
 __all__ = ["CommandEngine", "ssh"]
 
 
-class CommandAgent:
+class CommandAgent(Started):
     """An agent, and the command that has started it."""
 
     address = None
 
     def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes], invitation: Invitation) -> None:
-        self.host = host
-        self.mark = mark
+        super().__init__(host, mark, process)
         self.machine = invitation.machine
-        self.stderr = process.stderr
         self.link: Link
-        self._process = process
         self._invitation = invitation
 
     def accept(self, deadline: float) -> None:
@@ -53,18 +50,6 @@ class CommandAgent:
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
-
-    def kill(self) -> None:
-        """End the command; the agent ends with its link."""
-        self._process.kill()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for the end of the command."""
-        try:
-            self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
 
     def resume(self) -> bool:
         """Nothing of another machine can be resumed from here."""
@@ -113,7 +98,7 @@ class CommandEngine:
 
     def _start(self, host: str, command: Sequence[str], program: Program) -> CommandAgent:
         mark = program.new_mark()
-        invitation = program.invite(host)
+        invitation = program.invite()
         words = ["env", f"{RUN_VARIABLE}={mark}", self.python, str(AGENT_PROGRAM), "-"]
         try:
             process = subprocess.Popen(

@@ -20,26 +20,22 @@ from meshrt.transport.link import Link
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.frames import control_decoder
 
-__all__ = ["AGENT_PROGRAM", "LocalAgent", "LocalEngine"]
+__all__ = ["AGENT_PROGRAM", "LocalAgent", "LocalEngine", "Started"]
 
 AGENT_PROGRAM = Path(__file__).with_name("agent_main.py")
 
 
-class LocalAgent:
-    """An agent that is a child of the root."""
+class Started:
+    """A process of this machine that is an agent, or has started one elsewhere."""
 
-    machine = 0
-
-    def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes], link: Link, directory: bytes) -> None:
+    def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes]) -> None:
         self.host = host
         self.mark = mark
-        self.link = link
         self.stderr = process.stderr
-        self.address = HostAddress(machine_of(process.pid), process.pid, directory)
         self._process = process
 
     def kill(self) -> None:
-        """Kill the agent."""
+        """Kill it. An agent elsewhere ends with its link."""
         self._process.kill()
 
     def wait(self, timeout: float) -> bool:
@@ -49,6 +45,17 @@ class LocalAgent:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+class LocalAgent(Started):
+    """An agent that is a child of the root."""
+
+    machine = 0
+
+    def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes], link: Link, directory: bytes) -> None:
+        super().__init__(host, mark, process)
+        self.link = link
+        self.address = HostAddress(machine_of(process.pid), process.pid, directory)
 
     def resume(self) -> bool:
         """Resume it if a signal has stopped it."""

@@ -80,7 +80,7 @@ class Program(Protocol):
     def new_mark(self) -> str:
         """Return the mark of a new agent."""
 
-    def invite(self, host: str) -> Invitation:
+    def invite(self) -> Invitation:
         """Return what an agent on another machine joins with. Raises OSError: no port can be opened."""
 
 

@@ -99,7 +99,7 @@ class Invitations:
             self._marks += 1
             return f"{self.run_id}.{self._marks}"
 
-    def invite(self, host: str) -> Invitation:
+    def invite(self) -> Invitation:
         """Return what an agent on another machine joins with. Raises OSError: no port can be opened."""
         with self._lock:
             if self._run.certificate is None:

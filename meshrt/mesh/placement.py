@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from meshrt.errors import SpawnError
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.engine import Engine, Placed, Program
 
@@ -17,6 +18,8 @@ __all__ = ["Placement"]
 #: Seconds for which processes are looked for, if no descriptor is free for that, and between two tries.
 _LOOK = 2.0
 _AGAIN = 0.05
+#: Seconds from the joining of an agent on another machine until it can start ranks.
+_JOIN = 60.0
 _DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
 
 
@@ -50,7 +53,7 @@ class Placement:
         with self._placing:
             agents = self._by_engine.get(engine, [])
             if not agents or any(agent.gone for agent in agents):
-                placed = self._place(engine or _default_engine())
+                placed = self._place(engine if engine is not None else _default_engine())
                 survivors = [None if agent.gone else agent for agent in agents]
                 agents = self._complete(survivors, placed)
                 new = [agent for agent in agents if agent not in survivors]
@@ -60,7 +63,11 @@ class Placement:
                 for agent in new:
                     self._attach(agent)
                 for agent in new:
-                    agent.joined.wait()
+                    if not agent.joined.wait(_JOIN):
+                        agent.kill()
+                        raise SpawnError(
+                            f"the agent of host {agent.host} has joined, and is not ready after {_JOIN:g} s"
+                        )
             return agents
 
     def _complete(self, survivors: list[AgentLink | None], placed: Sequence[Placed]) -> list[AgentLink]:

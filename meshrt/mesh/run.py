@@ -78,8 +78,8 @@ class Run:
 
     @property
     def address(self) -> HostAddress:
-        """Where the script itself listens, for actors of its own."""
-        return HostAddress(0, 0, os.fsencode(self.runtime_directory), self.ports)
+        """Where the script itself listens, for actors of its own: on this machine only, its port is for agents."""
+        return HostAddress(0, 0, os.fsencode(self.runtime_directory))
 
     @property
     def is_here(self) -> bool:

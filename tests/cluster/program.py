@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from meshrt import Actor, ActorMesh, MeshError, endpoint, proc_mesh
+from meshrt import Actor, ActorMesh, MeshError, endpoint, proc_mesh, this_proc
 from meshrt.engine.command import CommandEngine, ssh
 
 #: For each host: its name, and what the command of its agent begins with.
@@ -73,6 +73,7 @@ def calls(workers: ActorMesh[Worker]) -> None:
     print("totals", set(workers.total.call(np.ones(size, np.uint8)).get(60).values()))
     print("passed on", first.passed_on.call(second, size).get(60).values())
     print("in a host", second.slice(gpus=0).passed_on.call_one(second.slice(gpus=1), size).get(60))
+    print("own", this_proc().spawn("own", Worker).length.call_one(b"abc").get(30))
     workers.say.call("from a rank").get(30)
     try:
         workers.fail.call().get(30)

@@ -22,7 +22,14 @@ def test_calls_go_from_machine_to_machine(cluster: Cluster) -> None:
     out, err = done.communicate(timeout=100)
     assert done.returncode == 0, err
     lines = [line for line in out.splitlines() if "from a rank" not in line]
-    assert lines == ["places ['n1', 'n2']", "asked ['n2', 'n2']", "lengths {5000000}", *ARRAYS, "failed True True"]
+    assert lines == [
+        "places ['n1', 'n2']",
+        "asked ['n2', 'n2']",
+        "lengths {5000000}",
+        *ARRAYS,
+        "own 3",
+        "failed True True",
+    ]
     assert out.count("from a rank") == 4
 
 

@@ -33,7 +33,7 @@ class Program:
     def new_mark(self) -> str:
         return "cafe.1"
 
-    def invite(self, host: str) -> Any:
+    def invite(self) -> Any:
         return Invitation()
 
 

@@ -32,7 +32,7 @@ class Bench:
         self.loop.begin()
 
     def invited(self) -> tuple[Any, Invited]:
-        invitation = self.invitations.invite("n1")
+        invitation = self.invitations.invite()
         (frame,) = control_decoder().receive_data(invitation.text())
         return invitation, INVITED.decode(frame.payload)
 
