@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from meshrt.engine.local import AGENT_PROGRAM, Started
 from meshrt.errors import SpawnError
 from meshrt.host.osutil import RUN_VARIABLE
-from meshrt.mesh.engine import Invitation, Program
+from meshrt.mesh.engine import Invitation, Placed, Program, Request
 from meshrt.transport.link import Link
 
 __all__ = ["CommandEngine", "ssh"]
@@ -46,10 +46,7 @@ class CommandAgent(Started):
     def undo(self) -> None:
         """End one that is not to join."""
         self._invitation.withdraw()
-        self._process.kill()
-        self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
+        super().undo()
 
     def resume(self) -> bool:
         """Nothing of another machine can be resumed from here."""
@@ -78,20 +75,27 @@ class CommandEngine:
     python: str = sys.executable
     seconds: float = 60.0
 
-    def place(self, program: Program) -> Sequence[CommandAgent]:
-        """Start the agents, and wait until they have joined."""
-        placed: list[CommandAgent] = []
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
+        """Return the agents of the first ``request.hosts`` hosts; starts those that do not run, and waits for them."""
         if len(self.hosts) != len(self.commands):
             both = f"hosts: {len(self.hosts)}, commands: {len(self.commands)}"
             raise SpawnError(f"{both}; expected a command for each host")
+        left = list(living)
+        placed: list[Placed] = []
+        new: list[CommandAgent] = []
         try:
-            for host, command in zip(self.hosts, self.commands, strict=True):
-                placed.append(self._start(host, command, program))
+            for host, command in [*zip(self.hosts, self.commands, strict=True)][: request.hosts]:
+                running = next((each for each in left if each.host == host), None)
+                if running is None:
+                    new.append(self._start(host, command, program))
+                else:
+                    left.remove(running)
+                placed.append(running or new[-1])
             deadline = time.monotonic() + self.seconds
-            for each in placed:
+            for each in new:
                 each.accept(deadline)
         except BaseException:
-            for each in placed:
+            for each in new:
                 each.undo()
             raise
         return placed

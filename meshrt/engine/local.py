@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.host.family import is_of_block
 from meshrt.host.osutil import RUN_VARIABLE, kill_child, kill_run
-from meshrt.mesh.engine import Program
+from meshrt.mesh.engine import Placed, Program, Request
 from meshrt.store.machine import machine_of
 from meshrt.transport.helper import interpreter
 from meshrt.transport.kernel import is_stopped
@@ -46,6 +47,13 @@ class Started:
             return False
         return True
 
+    def undo(self) -> None:
+        """End it, and wait for that."""
+        self._process.kill()
+        self._process.wait()
+        if self.stderr is not None:
+            self.stderr.close()
+
 
 class LocalAgent(Started):
     """An agent that is a child of the root."""
@@ -56,6 +64,11 @@ class LocalAgent(Started):
         super().__init__(host, mark, process)
         self.link = link
         self.address = HostAddress(machine_of(process.pid), process.pid, directory)
+
+    def undo(self) -> None:
+        """End one that is not used."""
+        self.link.close()
+        super().undo()
 
     def resume(self) -> bool:
         """Resume it if a signal has stopped it."""
@@ -81,11 +94,20 @@ class LocalEngine:
 
     agents: int = 1
 
-    def place(self, program: Program) -> list[LocalAgent]:
-        """Start the agents; does not wait for them."""
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> list[Placed]:
+        """Return all agents, whatever the mesh asks for; does not wait for those that it starts."""
         host = socket.gethostname()
         names = [host] if self.agents == 1 else [f"{host}~{index}" for index in range(self.agents)]
-        return [self._start(name, program) for name in names]
+        running = {each.host: each for each in living}
+        new: list[LocalAgent] = []
+        try:
+            new.extend(self._start(name, program) for name in names if name not in running)
+        except BaseException:
+            for each in new:
+                each.undo()
+            raise
+        running.update((each.host, each) for each in new)
+        return [running[name] for name in names]
 
     @staticmethod
     def _start(host: str, program: Program) -> LocalAgent:

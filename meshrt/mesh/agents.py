@@ -56,7 +56,7 @@ class AgentLink:
         if placed.address is not None:
             self.joined.set()
         self.machine = placed.machine
-        self._placed = placed
+        self.placed = placed
         self.output = AgentOutput(placed.stderr, write)
         self._link = placed.link
         self._on_message = on_message
@@ -167,7 +167,7 @@ class AgentLink:
 
     def resume(self) -> bool:
         """Resume it if a signal has stopped it; returns whether one had. Any thread."""
-        return not self.gone and self._placed.resume()
+        return not self.gone and self.placed.resume()
 
     def hear(self, seconds: float) -> bool:
         """Wait until it has reported all earlier events; returns whether it has. Any thread but the loop's.
@@ -226,19 +226,19 @@ class AgentLink:
 
     def kill(self) -> None:
         """Kill the agent itself; its ranks die with it."""
-        self._placed.kill()
+        self.placed.kill()
 
     def kill_ranks(self, pids: list[int]) -> None:
         """Kill ranks of this agent without its help. What cannot be looked up now ends with the agent."""
-        self._placed.kill_ranks(pids)
+        self.placed.kill_ranks(pids)
 
     def kill_left(self) -> None:
         """Kill what it has left; it has ended. Raises OSError: that cannot be looked up."""
-        self._placed.kill_left(self.families)
+        self.placed.kill_left(self.families)
 
     def wait(self, timeout: float) -> bool:
         """Wait for its end and reap it; any thread but the loop's. Returns whether it has ended."""
-        if not self._placed.wait(timeout):
+        if not self.placed.wait(timeout):
             return False
         self.output.read()
         self.output.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import IO, Protocol
 
 from meshrt.transport.link import Link
 from meshrt.wire.addresses import HostAddress
 
-__all__ = ["Engine", "Invitation", "Placed", "Program"]
+__all__ = ["Engine", "Invitation", "Placed", "Program", "Request"]
 
 
 class Placed(Protocol):
@@ -84,12 +85,29 @@ class Program(Protocol):
         """Return what an agent on another machine joins with. Raises OSError: no port can be opened."""
 
 
+@dataclass(frozen=True)
+class Request:
+    """What a mesh asks of an engine.
+
+    Attributes:
+        hosts: How many hosts it has; None: it does not say, and takes all that the engine has.
+        ranks: How many ranks it has, which are divided evenly among the agents.
+    """
+
+    hosts: int | None
+    ranks: int
+
+
 class Engine(Protocol):
     """Places one host agent per host."""
 
-    def place(self, program: Program) -> Sequence[Placed]:
-        """Start the agents and return them.
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
+        """Return the agents for a mesh, in the order of its ranks: some of the living ones, and new ones.
 
+        Called for each mesh. An engine that starts some agents and not others ends the former before it raises.
+
+        Args:
+            living: Those that were returned for earlier meshes and have not ended. Those left out are kept.
         Raises:
             SpawnError: One could not be started, or has not joined in time.
         """

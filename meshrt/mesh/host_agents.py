@@ -14,7 +14,7 @@ from typing import assert_never
 
 from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.agents import AgentLink, AgentPulse
-from meshrt.mesh.engine import Engine, Placed
+from meshrt.mesh.engine import Engine, Placed, Request
 from meshrt.mesh.home import Home
 from meshrt.mesh.invitations import Invitations
 from meshrt.mesh.lifecycle import Lifecycle
@@ -91,9 +91,9 @@ class HostAgents:
         loop.on_end.append(self._close)
         loop.on_failure.append(self._fail)
 
-    def of(self, engine: Engine | None) -> list[AgentLink]:
-        """Return the agents of an engine (None: the local one); places them if necessary. Not on the loop."""
-        return self._placement.of(engine)
+    def of(self, engine: Engine | None, request: Request) -> list[AgentLink]:
+        """Return the agents of an engine (None: the local one) for a mesh, see `Engine.place`. Not on the loop."""
+        return self._placement.of(engine, request)
 
     def all(self) -> list[AgentLink]:
         """Return those that have not ended."""

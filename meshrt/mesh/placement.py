@@ -6,20 +6,20 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meshrt.errors import SpawnError
 from meshrt.mesh.agents import AgentLink
-from meshrt.mesh.engine import Engine, Placed, Program
+from meshrt.mesh.engine import Engine, Placed, Program, Request
 
 __all__ = ["Placement"]
 
-#: Loaded by name: an engine is above this floor.
 #: Seconds for which processes are looked for, if no descriptor is free for that, and between two tries.
 _LOOK = 2.0
 _AGAIN = 0.05
 #: Seconds from the joining of an agent on another machine until it can start ranks.
 _JOIN = 60.0
+#: Loaded by name: an engine is above this floor.
 _DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
 
 
@@ -48,41 +48,29 @@ class Placement:
         self._placing = threading.RLock()
         self._lock = threading.RLock()
 
-    def of(self, engine: Engine | None) -> list[AgentLink]:
-        """Return the agents of an engine (None: the local one). An agent that has ended is replaced by a new one."""
+    def of(self, engine: Engine | None, request: Request) -> list[AgentLink]:
+        """Return the agents of an engine (None: the local one) for a mesh. One that has ended is replaced.
+
+        Raises:
+            SpawnError: As `Engine.place`; or an agent is not ready in time.
+        """
         with self._placing:
-            agents = self._by_engine.get(engine, [])
-            if not agents or any(agent.gone for agent in agents):
-                placed = self._place(engine if engine is not None else _default_engine())
-                survivors = [None if agent.gone else agent for agent in agents]
-                agents = self._complete(survivors, placed)
-                new = [agent for agent in agents if agent not in survivors]
-                with self._lock:
-                    self._by_engine[engine] = agents
-                    self._placed += new
-                for agent in new:
-                    self._attach(agent)
-                for agent in new:
-                    if not agent.joined.wait(_JOIN):
-                        agent.kill()
-                        raise SpawnError(
-                            f"the agent of host {agent.host} has joined, and is not ready after {_JOIN:g} s"
-                        )
+            living = {id(agent.placed): agent for agent in self._by_engine.get(engine, []) if not agent.gone}
+            placed = self._place(engine if engine is not None else _default_engine(), request, living)
+            agents = [living.get(id(each)) or self._connect(each) for each in placed]
+            new = [agent for agent in agents if id(agent.placed) not in living]
+            with self._lock:
+                self._by_engine[engine] = [*living.values(), *new]
+                self._placed += new
+            for agent in new:
+                self._attach(agent)
+            for agent in new:
+                if not agent.joined.wait(_JOIN):
+                    agent.kill()
+                    raise SpawnError(f"the agent of host {agent.host} has joined, and is not ready after {_JOIN:g} s")
             return agents
 
-    def _complete(self, survivors: list[AgentLink | None], placed: Sequence[Placed]) -> list[AgentLink]:
-        """Return an agent for each host. An engine places all of them: a new one whose host has one already is ended.
-
-        If the new ones were taken, each loss of an agent would make the other agents of its engine useless.
-        """
-        if len(survivors) != len(placed):
-            survivors = [None] * len(placed)
-        for survivor, new in zip(survivors, placed, strict=True):
-            if survivor is not None:
-                _undo(new)
-        return [survivor or self._connect(new) for survivor, new in zip(survivors, placed, strict=True)]
-
-    def _place(self, engine: Engine) -> Sequence[Placed]:
+    def _place(self, engine: Engine, request: Request, living: Mapping[int, AgentLink]) -> Sequence[Placed]:
         """Have agents placed, on this machine each with a pid that no earlier one had.
 
         The pid identifies what the store of an agent keeps, beside the machine, whose number no two others share.
@@ -90,12 +78,13 @@ class Placement:
         others: list[Placed] = []
         try:
             while True:
-                placed = engine.place(self._program)
-                pids = {each.address.agent_pid for each in placed if each.address is not None}
+                placed = engine.place(self._program, request, [agent.placed for agent in living.values()])
+                new = [each for each in placed if id(each) not in living]
+                pids = {each.address.agent_pid for each in new if each.address is not None}
                 if self._pids.isdisjoint(pids):
                     self._pids |= pids
                     return placed
-                others += placed  # they keep their pids until there are others
+                others += new  # they keep their pids until there are others
         finally:
             for each in others:
                 _undo(each)

@@ -11,7 +11,7 @@ from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
-from meshrt.mesh.engine import Engine
+from meshrt.mesh.engine import Engine, Request
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
@@ -78,8 +78,9 @@ class Spawning:
         self._services.load_asked_for()
         if engine is not None:
             self._loop.begin()  # agents on other machines join there
-        agents = self._agents.of(engine)
-        _check_division(spec, len(agents))
+        sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
+        agents = self._agents.of(engine, Request(sizes.get("hosts"), count))
+        _check_division(sizes.get("hosts"), len(agents))
         self._loop.begin()
         with self._lock:
             self._names += 1
@@ -108,9 +109,8 @@ class Spawning:
             raise SpawnError(self._loop.failure)
 
 
-def _check_division(spec: MeshSpec, agents: int) -> None:
+def _check_division(hosts: int | None, agents: int) -> None:
     """Raise UsageError if some hosts of the mesh would be divided among two agents."""
-    sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
-    if sizes.get("hosts", agents) % agents:
-        refused = f"hosts={sizes['hosts']} cannot be divided among the {agents} hosts of the engine"
+    if hosts is not None and hosts % agents:
+        refused = f"hosts={hosts} cannot be divided among the {agents} hosts of the engine"
         raise UsageError(f"{refused}; expected a multiple of {agents}")

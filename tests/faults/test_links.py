@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -15,7 +15,7 @@ import meshrt
 from meshrt import Actor, ActorMesh, CallTimeout, LinkLost, LocalEngine, endpoint, proc_mesh
 from meshrt.engine.local import LocalAgent
 from meshrt.mesh.agents import AgentPulse
-from meshrt.mesh.engine import Program
+from meshrt.mesh.engine import Placed, Program, Request
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
 from meshrt.wire.addresses import socket_path
@@ -200,8 +200,11 @@ class RelayedEngine:
 
     relay: FaultyRelay
 
-    def place(self, program: Program) -> list[LocalAgent]:
-        placed = LocalEngine().place(program)
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
+        if living:
+            return living
+        placed = LocalEngine().place(program, request, living)
+        assert isinstance(placed[0], LocalAgent)
         own = socket.socket(fileno=placed[0].link.sock.detach())
         self.relay, link = FaultyRelay.between(own)
         placed[0].link = Link(link, control_decoder())

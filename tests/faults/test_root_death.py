@@ -17,6 +17,7 @@ import pytest
 
 import meshrt
 from meshrt import LocalEngine
+from meshrt.engine.local import LocalAgent
 from meshrt.mesh import engine
 from meshrt.transport import directories, dirlock
 from meshrt.wire.control import control_frame
@@ -56,7 +57,8 @@ def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
     with subprocess.Popen(["true"]) as dead:
         dead.wait(LONG)
     program = SimpleNamespace(run_id=run_id, directory=bytes(path), new_mark=lambda: f"{run_id}.1")
-    (placed,) = LocalEngine().place(cast(engine.Program, program))
+    (placed,) = LocalEngine().place(cast(engine.Program, program), engine.Request(None, 1), [])
+    assert isinstance(placed, LocalAgent)
     with socket.socket(fileno=placed.link.sock.detach()) as link, placed._process as agent:
         link.setblocking(True)
         root_pid = dead.pid

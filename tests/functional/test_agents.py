@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,8 +12,7 @@ import psutil
 import pytest
 
 from meshrt import ActorMesh, HostLost, LocalEngine, ProcessDied, UsageError, proc_mesh
-from meshrt.engine.local import LocalAgent
-from meshrt.mesh.engine import Program
+from meshrt.mesh.engine import Placed, Program, Request
 from tests.support.actors import AsyncEcho, Echo, Gate
 from tests.support.waiting import wait_until
 
@@ -107,10 +107,10 @@ class SlowEngine:
         self.asked = threading.Event()
         self.goes_on = threading.Event()
 
-    def place(self, program: Program) -> list[LocalAgent]:
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> list[Placed]:
         self.asked.set()
         assert self.goes_on.wait(60)
-        return LocalEngine().place(program)
+        return LocalEngine().place(program, request, living)
 
 
 @pytest.mark.nightly

@@ -8,7 +8,11 @@ import pytest
 
 from meshrt.engine.command import CommandEngine, ssh
 from meshrt.errors import SpawnError
+from meshrt.mesh.engine import Request
 from meshrt.transport.link import Link
+
+#: What a mesh asks for that takes all hosts.
+ALL = Request(None, 6)
 
 
 class Invitation:
@@ -42,27 +46,43 @@ def test_one_that_ends_at_once_has_its_last_words_in_the_error() -> None:
     with pytest.raises(
         SpawnError, match="n1 has ended before it joined, with exit status 3: no such machine: who reads"
     ):
-        engine.place(Program())
+        engine.place(Program(), ALL, [])
 
 
 def test_one_that_does_not_come_is_ended_with_all_others() -> None:
     commands = (("sh", "-c", "exec sleep 60"),) * 2
     engine = CommandEngine(("n1", "n2"), commands, seconds=0.1)
     with pytest.raises(SpawnError, match="host n1 has not joined in time"):
-        engine.place(Program())
+        engine.place(Program(), ALL, [])
 
 
 def test_a_command_that_does_not_exist() -> None:
     with pytest.raises(SpawnError, match="no/such/program"):
-        CommandEngine(("n1",), (("/no/such/program",),)).place(Program())
+        CommandEngine(("n1",), (("/no/such/program",),)).place(Program(), ALL, [])
 
 
 def test_hosts_and_commands_belong_together() -> None:
     with pytest.raises(SpawnError, match="hosts: 2, commands: 1; expected a command for each"):
-        CommandEngine(("n1", "n2"), (("ssh", "n1"),)).place(Program())
+        CommandEngine(("n1", "n2"), (("ssh", "n1"),)).place(Program(), ALL, [])
 
 
 def test_what_ssh_is_told() -> None:
     engine = ssh("n1", "n2", python="/opt/python", options=["-p", "2222"])
     assert engine.hosts == ("n1", "n2") and engine.python == "/opt/python"
     assert engine.commands[1] == ("ssh", "-o", "BatchMode=yes", "-p", "2222", "n2")
+
+
+class Running:
+    """An agent that lives."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+
+def test_agents_that_live_are_returned_and_a_small_mesh_takes_the_first_hosts() -> None:
+    never = (("no such program",),) * 3
+    n1, n2 = Running("n1"), Running("n1")
+    living: Any = [n1, n2]
+    assert [*CommandEngine(("n1", "n1", "n2"), never).place(Program(), Request(2, 4), living)] == living
+    with pytest.raises(SpawnError, match="n2 cannot be started"):
+        CommandEngine(("n1", "n1", "n2"), never).place(Program(), ALL, living)

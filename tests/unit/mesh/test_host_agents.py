@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 from meshrt.engine.local import LocalAgent
 from meshrt.mesh.agents import AgentLink
-from meshrt.mesh.engine import Program
+from meshrt.mesh.engine import Placed, Program, Request
 from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents, _short
 from meshrt.mesh.loop import RootLoop
@@ -35,7 +35,9 @@ class Engine:
         self.ends: list[socket.socket] = []
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def place(self, program: Program) -> list[LocalAgent]:
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
+        if living:
+            return living
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(["sleep", "60"], stderr=subprocess.PIPE)
         self.ends.append(theirs)
@@ -107,18 +109,18 @@ def greeting(end: socket.socket) -> Hello:
 
 
 def test_an_agent_is_told_what_the_program_is(bench: Bench, engine: Engine, tmp_path: Path) -> None:
-    (agent,) = bench.agents.of(engine)
+    (agent,) = bench.agents.of(engine, Request(None, 1))
     hello = greeting(engine.ends[0])
     assert (hello.run_id, hello.host, hello.root_pid) == ("cafe.1", "node1", 4711)
     assert (hello.directory, hello.store_limit, hello.logs_limit) == (str(tmp_path).encode(), 1000, 2000)
     assert hello.families == agent.families
-    assert bench.agents.of(engine) == [agent] == bench.agents.all()
+    assert bench.agents.of(engine, Request(None, 1)) == [agent] == bench.agents.all()
     assert bench.home.host_of(agent.pid) == "node1" and bench.home.host_of(1) == ""
 
 
 def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engine) -> None:
     assert bench.home.agent(20.0) == 0  # there is no agent
-    (agent,) = bench.agents.of(engine)
+    (agent,) = bench.agents.of(engine, Request(None, 1))
     assert bench.home.agent(0.0) == 0
     bench.loop.begin()
     engine.ends[0].sendall(control_frame(Serves()))
@@ -126,25 +128,25 @@ def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engi
 
 
 def test_a_warning_of_an_agent_is_shown(bench: Bench, engine: Engine) -> None:
-    bench.agents.of(engine)
+    bench.agents.of(engine, Request(None, 1))
     bench.loop.begin()
     engine.ends[0].sendall(control_frame(Warn("the disk is full")))
     wait_until(lambda: bench.said == ["the disk is full"], 20)
 
 
 def test_one_that_ends_is_lost_and_another_one_is_placed(bench: Bench, engine: Engine) -> None:
-    (agent,) = bench.agents.of(engine)
+    (agent,) = bench.agents.of(engine, Request(None, 1))
     bench.loop.begin()
     engine.processes[0].kill()
     engine.ends[0].close()
     wait_until(lambda: bench.lost == [agent], 20)
     assert bench.agents.all() == []
-    (other,) = bench.agents.of(engine)
+    (other,) = bench.agents.of(engine, Request(None, 1))
     assert other is not agent and bench.agents.all() == [other]
 
 
 def test_they_are_let_go_at_the_end_of_the_loop(bench: Bench, engine: Engine) -> None:
-    bench.agents.of(engine)
+    bench.agents.of(engine, Request(None, 1))
     bench.loop.begin()
     wait_until(lambda: bench.loop.has_begun, 20)
     bench.loop.end()
@@ -162,7 +164,7 @@ def test_they_are_killed_when_there_is_no_loop(
         raise OSError("no descriptor is free")
 
     monkeypatch.setattr("uvloop.new_event_loop", refuse)
-    (agent,) = bench.agents.of(engine)
+    (agent,) = bench.agents.of(engine, Request(None, 1))
     bench.loop.begin()
     assert engine.processes[0].wait(20) == -9
     wait_until(lambda: agent.gone, 20)
