@@ -208,6 +208,13 @@ def ranks(help: str = "these only", *, required: bool = False) -> Argument:
 _PROGRAM = Option(
     "-p, --program", "the program: its id, its pid or its run directory", metavar="RUN", default="", offer=Offer.SHELL
 )
+_VIA = Option(
+    "--via",
+    'look at programs of another machine: COMMAND begins a command line there, such as "ssh node"',
+    metavar="COMMAND",
+    default="",
+    offer=Offer.SHELL,
+)
 _JSON = Option("--json", "one object instead of text (docs/json.md)", offer=Offer.SHELL)
 
 
@@ -236,6 +243,7 @@ class Command(Generic[C]):
         main: ``"module:function"``, which runs it in a shell: it takes the arguments and returns the exit code.
             "": the shell runs it as a prompt does.
         check: Completes the arguments, and raises UsageError for those that cannot be combined.
+        reads_files: It reads files of programs: with ``--via`` it runs on their machine.
         stays: Run in a shell at a terminal, it leaves the prompt open.
         record: The keys of its record for programs, and what they mean (Markdown).
         schema: Of what it writes with ``--json`` in a shell, errors included.
@@ -252,6 +260,7 @@ class Command(Generic[C]):
     details: str | Callable[[], str] = ""
     main: str = ""
     check: Callable[[Values], None] | None = None
+    reads_files: bool = False
     stays: bool = False
     record: Mapping[str, str] = field(default_factory=dict)
     schema: Schema = DEBUG
@@ -262,8 +271,8 @@ class Command(Generic[C]):
         if not offer & Offer.SHELL or not self.offer & Offer.SHELL:
             return ()
         if self.main:
-            return (_PROGRAM,) if any(each.kind is Kind.RUN for each in self.arguments) else ()
-        return (_PROGRAM, _JSON)
+            return (_PROGRAM, _VIA) if any(each.kind is Kind.RUN for each in self.arguments) else ()
+        return (_PROGRAM, _VIA, _JSON)
 
     def options_for(self, offer: Offer) -> list[Option]:
         """Return the options that can be used somewhere."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from meshrt.commandline.command import AnyCommand, Offer
+from meshrt.commandline.command import AnyCommand, Offer, Values
 from meshrt.commandline.table import COMMANDS, Invocation
 from meshrt.errors import UsageError
 from meshrt.show.records import Recorder, error_facts
@@ -18,6 +18,8 @@ __all__ = ["help_in_shell", "run_words"]
 
 #: What runs a command of the prompt, ``function(invocation, run, line, json=...)``. Loaded only for one.
 PROMPT = "meshrt.debug.prompt.entry:run_in_shell"
+#: What runs a command for another machine, ``function(via, words, reads_files, here)``. Loaded only for one.
+VIA = "meshrt.cli.via:run"
 
 
 def help_in_shell(topic: str) -> str:
@@ -70,6 +72,17 @@ def _run(words: Sequence[str]) -> int:
         write_out(sys.stdout, help_in_shell(command.name) + "\n")
         return ExitCode.OK
     given = dict(invocation.arguments)
+    via = given.pop("via", "")
+    if via:
+        if given.get("open") is not None:
+            raise UsageError("--open FILE is of this machine: it cannot be combined with --via")
+        there = _without(words, "--via")
+        return _load(VIA)(via, there, command.reads_files, lambda: _run_here(command, given, words))
+    return _run_here(command, given, words)
+
+
+def _run_here(command: AnyCommand, given: Values, words: Sequence[str]) -> int:
+    """Run a command, whose arguments are ``given``, with the programs that are found here."""
     program = given.pop("program", "")
     if command.main:
         if program and given["run"]:
@@ -77,6 +90,12 @@ def _run(words: Sequence[str]) -> int:
         return _load(command.main)({**given, "run": given["run"] or program} if "run" in given else given)
     json = given.pop("json")
     return _load(PROMPT)(Invocation(command, given, Offer.SHELL), program, " ".join(words), json=json)
+
+
+def _without(words: Sequence[str], option: str) -> list[str]:
+    """Return words without an option that is there once, and its value."""
+    at = next(index for index, word in enumerate(words) if word.partition("=")[0] == option)
+    return [*words[:at], *words[at + (1 if "=" in words[at] else 2) :]]
 
 
 def _refuse_option(words: Sequence[str]) -> None:

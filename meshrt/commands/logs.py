@@ -77,6 +77,7 @@ COMMAND = Command(
     details="Ranks that have printed the same share the lines. Without an ACTOR: of all ranks.",
     main="meshrt.debug.shell.logs:show",
     schema=LOGS,
+    reads_files=True,
     check=_check,
     record=ANSWERS,
 )

@@ -91,6 +91,7 @@ COMMAND = Command(
     ),
     main="meshrt.debug.shell.postmortem:show",
     schema=POSTMORTEM,
+    reads_files=True,
     check=_check,
     record={
         "modes": '`{actor or "" for all: mode}`',

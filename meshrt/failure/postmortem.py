@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from json import loads
@@ -101,6 +102,11 @@ def _files(run: str) -> list[Path]:
 def _directory(run: str) -> Path:
     """Return the run directory of a program that runs or has ended. Raises UsageError: there is none."""
     running = named(run, programs())
+    if running is not None and running.via:
+        raise UsageError(
+            f"its files are on its machine, where this shows them: meshrt postmortem {running.run_id} "
+            f"--via {shlex.quote(running.via)}"
+        )
     found = ended_run(run) if running is None else running.run_directory
     if found is None and Path(run).is_dir():
         found = Path(run)  # a copy, from elsewhere

@@ -156,7 +156,9 @@ def _afterwards(run: Path) -> str:
 
 
 def stopped_by_signal(program: Program) -> bool:
-    """Whether the process of a program was stopped by a signal."""
+    """Whether the process of a program of this machine was stopped by a signal."""
+    if program.via:
+        return False
     try:
         return psutil.Process(program.pid).status() == psutil.STATUS_STOPPED
     except psutil.Error:
@@ -168,7 +170,7 @@ def telling_slow(program: Program) -> Iterator[None]:
     """Tell the user what the command waits for, if a program takes more than `SLOW_SECONDS` to answer."""
 
     def tell() -> None:
-        if not psutil.pid_exists(program.pid):
+        if not program.via and not psutil.pid_exists(program.pid):
             return  # the connection reports this
         go_on = f"a signal has stopped it; kill -CONT {program.pid} lets it go on"
         why = go_on if stopped_by_signal(program) else "is the machine busy?"

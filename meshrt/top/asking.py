@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from meshrt.escapes import escaped
@@ -69,6 +70,9 @@ class Asking:
     def log(self, row: Row) -> str:
         """Return the last lines that a rank has printed."""
         name = "" if row.mesh == row.mesh_id else row.mesh
+        if self.program.via:
+            logs = f"meshrt logs {self.program.run_id} --ranks {row.rank} --via {shlex.quote(self.program.via)}"
+            return f"its output is in files of its machine, which this shows: {logs}"
         path = log_path(self.program.run_directory, name, row.mesh_id, row.rank)
         tail = tails({row.rank: path}, _LINES)[row.rank]
         return escaped(tail.problem or tail.text) or f"it has printed nothing ({path})"

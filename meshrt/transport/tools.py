@@ -52,6 +52,8 @@ class Program(msgspec.Struct, frozen=True):
     started: float
     directory: Path
     run_directory: Path
+    #: It is on another machine, reached by this command (``--via``); "": on this one.
+    via: str = ""
 
 
 def publish(directory: Path, token: bytes, facts: Mapping[str, object]) -> None:
@@ -79,6 +81,7 @@ def _read(directory: Path) -> Program | None:
             facts["started"],
             directory,
             Path(facts["run_directory"]),
+            facts.get("via", ""),
         )
     except (OSError, ValueError, KeyError, TypeError):
         # Not published yet, removed meanwhile, or no file of ours: no program to talk to.

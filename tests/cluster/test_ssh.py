@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,18 @@ pytestmark = pytest.mark.skipif(not (SSHD and shutil.which("ssh")), reason="ssh 
 #: Port 22 as /proc writes it, and the state of a socket that listens.
 _LISTENS = (":0016", "0A")
 _CLIENT = ["-F", "none", "-i", "/tmp/ssh/user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+
+#: A program whose rank stops.
+STOPPED = """
+import socket
+from meshrt import Actor, endpoint, proc_mesh
+class Worker(Actor):
+    @endpoint
+    def work(self, value):
+        print("hello from", socket.gethostname(), flush=True)
+        breakpoint()
+proc_mesh(n=1).spawn("worker", Worker).work.call(6).get()
+"""
 
 
 @contextlib.contextmanager
@@ -47,12 +61,17 @@ def _listens(machine: Machine) -> bool:
     return any(row.split()[1].endswith(_LISTENS[0]) and row.split()[3] == _LISTENS[1] for row in table)
 
 
-def test_a_script_on_one_machine_starts_agents_on_both(cluster: Cluster, tmp_path: Path) -> None:
-    first, second = cluster.machines
-    key = tmp_path / "key"
+@pytest.fixture
+def ssh_key(tmp_path: Path, cluster: Cluster) -> str:
+    """A new private key, as text."""
+    first = cluster.machines[0]
     assert first.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/new").returncode == 0
-    key.write_text(first.run("cat", "/tmp/new").stdout)
-    with sshd(first, key.read_text()), sshd(second, key.read_text()):
+    return first.run("sh", "-c", "cat /tmp/new; rm /tmp/new /tmp/new.pub").stdout
+
+
+def test_a_script_on_one_machine_starts_agents_on_both(cluster: Cluster, ssh_key: str) -> None:
+    first, second = cluster.machines
+    with sshd(first, ssh_key), sshd(second, ssh_key):
         command = first.command(sys.executable, PROGRAM, "calls", first.name, second.name)
         done = cluster.run(command, {"SSH": json.dumps(_CLIENT)})
         assert done.returncode == 0, done.stderr
@@ -62,3 +81,22 @@ def test_a_script_on_one_machine_starts_agents_on_both(cluster: Cluster, tmp_pat
         assert done.returncode == 1
         assert "the agent of host nowhere has ended before it joined, with exit status 255" in done.stderr
         assert "Could not resolve hostname nowhere" in done.stderr
+
+
+def test_the_tools_look_at_a_program_of_another_machine(cluster: Cluster, ssh_key: str) -> None:
+    """Through ssh alone: by the prompt, a command of the shell, and one that reads files."""
+    first, second = cluster.machines
+    with sshd(first, ssh_key), sshd(second, ssh_key):
+        program = second.start(sys.executable, "-c", STOPPED, stdin=subprocess.DEVNULL)
+        via = shlex.join(["ssh", "-q", *_CLIENT, second.name])
+
+        def meshrt(*words: str) -> str:
+            command = first.command("env", "HOME=/tmp/home", sys.executable, "-m", "meshrt", *words, "--via", via)
+            return cluster.run(command, {}).stdout
+
+        wait_until(lambda: "1 stopped" in meshrt("ps"), 40, "its rank stops")
+        assert "stopped in the debugger" in meshrt("where")
+        assert "42" in meshrt("p", "worker", "7 * value")
+        assert "hello from n2" in meshrt("logs")
+        meshrt("continue")
+        assert program.wait(30) == 0

@@ -152,9 +152,9 @@ def test_a_line_means_the_same_in_a_shell(command: str, words: list[str]) -> Non
     def outcome(parse: Any, *arguments: Any) -> Any:
         try:
             found = parse(*arguments).arguments
-            return found and {name: value for name, value in found.items() if name not in ("json", "program")}
+            return found and {name: value for name, value in found.items() if name not in ("json", "program", "via")}
         except UsageError as error:
-            return str(error).replace("-p, --program, --json, ", "")
+            return str(error).replace("-p, --program, --via, --json, ", "")
 
     typed_there = outcome(TABLE.parse, " ".join(line), Offer.PROMPT)
     assert typed_there == outcome(TABLE.parse_words, line, Offer.SHELL)
