@@ -211,7 +211,7 @@ class Agent:
         directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)
         if hello.machine:
             be_machine(hello.machine)
-            self._own = OwnDirectories(hello.run_id.partition(".")[0], self._warn)
+            self._own = OwnDirectories(hello.machine, self._warn)
             directory, run_directory = self._own.runtime, self._own.run
         ports: tuple[Port, ...] = ()
         if certificate is not None:

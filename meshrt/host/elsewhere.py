@@ -65,7 +65,7 @@ class OwnDirectories:
     """Made when the agent has joined, removed when it ends.
 
     Args:
-        run_id: Of the program.
+        machine: Its number. Machines that share files have them in one place, and the directories of the program, too.
         tell: Takes lines for the user: for example that a directory is not at its usual place.
 
     Attributes:
@@ -73,11 +73,12 @@ class OwnDirectories:
         run: Of files that a user reads afterwards.
     """
 
-    def __init__(self, run_id: str, tell: Callable[[str], object]) -> None:
-        self._runtime = directories.create_runtime(run_id, tell)
+    def __init__(self, machine: int, tell: Callable[[str], object]) -> None:
+        name = f"{machine & 0xFFFFFFFF:08x}"
+        self._runtime = directories.create_runtime(name, tell)
         #: Tells ranks of the end of this process, as the root's does on its machine.
         self._pipe = RootPipe(self._runtime)
-        self._run = directories.create_run(run_id, tell)
+        self._run = directories.create_run(name, tell)
         self.runtime, self.run = str(self._runtime), str(self._run)
 
     def close(self) -> None:

@@ -107,6 +107,7 @@ class Invitations:
                 self._run.certificate = make_certificate()
                 be_apart()
                 self._loop.post(functools.partial(self._serve, listener))
+                self._loop.begin()  # the first mesh waits for its agents before it begins the loop
             invitation = Invitation(self._run, self._run.certificate)
             self._invited[invitation.name] = invitation
         return invitation

@@ -76,8 +76,6 @@ class Spawning:
         count = spec.extent.nelements
         check_limits(count, sum(len(record.alive()) for record in self._registry.running()))
         self._services.load_asked_for()
-        if engine is not None:
-            self._loop.begin()  # agents on other machines join there
         sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
         agents = self._agents.of(engine, Request(sizes.get("hosts"), count))
         _check_division(sizes.get("hosts"), len(agents))

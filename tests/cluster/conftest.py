@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,11 +38,12 @@ class Cluster:
         agents = {machine.name: machine.command("env", "HOME=/tmp/home") for machine in made}
         self.environment = {**os.environ, "AGENTS": json.dumps(agents)}
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start the program of these tests."""
+    def start(self, *words: str, agents: Mapping[str, Sequence[str]] | None = None) -> subprocess.Popen[str]:
+        """Start the program of these tests; ``agents``: other ones than one on each machine."""
         command = [*self.inside, sys.executable, str(PROGRAM), *words]
+        env = self.environment if agents is None else {**self.environment, "AGENTS": json.dumps(agents)}
         self.programs.append(
-            subprocess.Popen(command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         )
         return self.programs[-1]
 

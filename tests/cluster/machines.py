@@ -45,21 +45,27 @@ while True:
 class Machine:
     """One machine.
 
+    Args:
+        shares: It shares pids, /tmp, /run, /dev/shm and HOME with the machine that the tests run on.
+
     Attributes:
         name: Its host name, which the others can look up: ``n1``.
         address: Its IPv4 address.
     """
 
-    def __init__(self, switch: Switch, number: int) -> None:
+    def __init__(self, switch: Switch, number: int, *, shares: bool = False) -> None:
         self.name = f"n{number}"
         self.address = f"10.7.0.{number}"
         self.address6 = f"fd07::{number}"
         self._port = f"port{number}"
         self.switch = switch
-        namespaces = ["--net", "--pid", "--mount", "--uts", "--ipc", "--time", "--cgroup"]
+        self._shares = shares
+        namespaces = ["--net", "--mount", "--uts", "--time"]
+        if not shares:
+            namespaces += ["--pid", "--ipc", "--cgroup", "--mount-proc"]
         offsets = ["--monotonic", str(number * _DAY), "--boottime", str(number * _DAY)]
         self._init = subprocess.Popen(
-            [*switch.inside, "unshare", *namespaces, *offsets, "--fork", "--kill-child", "--mount-proc",
+            [*switch.inside, "unshare", *namespaces, *offsets, "--fork", "--kill-child",
              sys.executable, "-I", "-c", _INIT],
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -152,21 +158,19 @@ class Machine:
         self._init.communicate()
 
     def _make_files(self) -> None:
-        boot_id = "/tmp/boot_id"
-        here = str(_REPOSITORY)
-        # What the tests need of /tmp stays visible there.
-        keep = [path for path in {here, sys.prefix} if path.startswith("/tmp/")]
-        lines = [f"mkdir -p /run/kept{path} && mount --bind {path} /run/kept{path}" for path in keep]
-        lines += ["mount -t tmpfs none /tmp && chmod 1777 /tmp"]
-        lines += [f"mkdir -p {path} && mount --move /run/kept{path} {path}" for path in keep]
-        lines += ["mount -t tmpfs none /dev/shm", "mount -t tmpfs none /run", "mkdir -m 700 /tmp/home"]
+        boot_id = self.switch.names.with_name(f"boot_id.{self.name}")
+        lines = ["set -e", "mount --make-rprivate /", f"mount --bind {self.switch.names} /etc/hosts"]
         lines += [f"echo {uuid.uuid4()} > {boot_id}", f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id"]
         lines += [f"hostname {self.name}"]
-        script = (
-            f"set -e; mount --make-rprivate /; mount --bind {self.switch.names} /etc/hosts; mount -t tmpfs none /run; "
-            + "; ".join(lines)
-        )
-        done = self.run("sh", "-c", script)
+        if not self._shares:
+            # What the tests need of /tmp stays visible there.
+            keep = [path for path in {str(_REPOSITORY), sys.prefix} if path.startswith("/tmp/")]
+            lines += ["mount -t tmpfs none /run"]
+            lines += [f"mkdir -p /run/kept{path} && mount --bind {path} /run/kept{path}" for path in keep]
+            lines += ["mount -t tmpfs none /tmp && chmod 1777 /tmp"]
+            lines += [f"mkdir -p {path} && mount --move /run/kept{path} {path}" for path in keep]
+            lines += ["mount -t tmpfs none /dev/shm", "mount -t tmpfs none /run", "mkdir -m 700 /tmp/home"]
+        done = self.run("sh", "-c", "; ".join(lines))
         assert done.returncode == 0, done.stderr
 
     def _connect(self) -> None:
@@ -219,8 +223,8 @@ def _child_of(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def machines(count: int) -> Iterator[list[Machine]]:
-    """``count`` machines on one switch; all of it is removed at the end."""
+def machines(count: int, *, shares: bool = False) -> Iterator[list[Machine]]:
+    """``count`` machines on one switch; all of it is removed at the end. ``shares``: as `Machine`."""
     directory = Path(tempfile.mkdtemp(prefix="switch-"))
     with contextlib.ExitStack() as undo:
         undo.callback(shutil.rmtree, directory)
@@ -228,7 +232,7 @@ def machines(count: int) -> Iterator[list[Machine]]:
         undo.callback(switch.close)
         made: list[Machine] = []
         for number in range(1, count + 1):
-            made.append(Machine(switch, number))
+            made.append(Machine(switch, number, shares=shares))
             undo.callback(made[-1].close)
         yield made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 from tests.cluster.conftest import PROGRAM, Cluster
@@ -31,6 +32,16 @@ def test_calls_go_from_machine_to_machine(cluster: Cluster) -> None:
         "failed True True",
     ]
     assert out.count("from a rank") == 4
+
+
+def test_two_agents_of_one_machine_have_files_of_their_own(cluster: Cluster) -> None:
+    """As have those of two machines that share a file system."""
+    first, second = json.loads(cluster.environment["AGENTS"])
+    agents = json.loads(cluster.environment["AGENTS"])
+    done = cluster.start("calls", agents={first: agents[first], second: agents[first]})
+    out, err = done.communicate(timeout=100)
+    assert (done.returncode, err) == (0, "")
+    assert "places ['n1']" in out and "asked ['n1', 'n1']" in out
 
 
 def test_tools_look_at_ranks_of_both(cluster: Cluster) -> None:
