@@ -17,6 +17,7 @@ ON_REQUEST = ("large",)
 STOPPED = 64
 IDE = 16
 LARGE = 1024
+HOSTS_RANKS = 16
 
 
 class Bar(NamedTuple):
@@ -122,7 +123,7 @@ def debugger_rows() -> list[Row]:
     ):
         bars = (Bar("<=", limit),) if limit else ()
         rows.append(Row(value, label, unit, "memory", STOPPED, value, bars))
-    rows += ide_rows()
+    rows += ide_rows() + hosts_rows()
     large = {"spawn": "spawn of", "call": "call to", "list": "list,", "where": "where,", "cast": "cast n to"}
     for word, label in large.items():
         key = f"large_{word}"
@@ -150,6 +151,30 @@ def ide_rows() -> list[Row]:
     add("dap_cost", 1, "dap_loop", "speed of a loop in an IDE / before", "x")
     add("dap_cost", 1, "dap_loop_after", "speed of a loop after an IDE / before", "x", Bar(">=", 0.95))
     add("dap_cost", 1, "dap_loop_noise", "... without an IDE, later / before", "x")
+    return rows
+
+
+def hosts_rows() -> list[Row]:
+    """Return the rows of a program whose hosts are four machines."""
+    rows: list[Row] = []
+
+    def add(value: str, label: str, unit: str, *bars: Bar) -> None:
+        scenario = "hosts_lost" if value in ("hosts_gone", "hosts_lost") else "hosts"
+        rows.append(Row(value, label, unit, scenario, HOSTS_RANKS, value, bars))
+
+    add("hosts_start", f"start of {HOSTS_RANKS} on 4 machines, to all answered", "s")
+    add("hosts_one", "call to one on another machine, p50", "us")
+    add("hosts_one_unix", "... to one on this machine", "x", Bar("<=", 2))
+    add("hosts_one_tls", "... to a round trip by TLS alone", "x", Bar("<=", 1.3))
+    add("hosts_all", f"call to {HOSTS_RANKS} on 4 machines, p50", "us")
+    add("hosts_all_unix", "... to as many on this machine", "x", Bar("<=", 2))
+    add("hosts_array", "64 MiB to all of them", "ms")
+    add("hosts_sent", "... bytes that the script's machine sends", "x", Bar("<=", 1.05))
+    add("hosts_array_limited", "64 MiB to all of them, at 1 Gb/s", "ms")
+    add("hosts_array_ratio_limited", "... to one transfer by TCP alone", "x", Bar("<=", 1.2))
+    add("hosts_sent_limited", "... bytes that the script's machine sends", "x", Bar("<=", 1.05))
+    add("hosts_gone", "cut cable, to the end of the ranks", "s", Bar("<=", 10))
+    add("hosts_lost", "cut cable, to the error", "s", Bar("<=", 12))
     return rows
 
 

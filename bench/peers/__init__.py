@@ -17,6 +17,8 @@ ELSEWHERE = {
     "debugger": "bench.debugger",
     "large": "bench.debugger",
     "memory": "bench.memory",
+    "hosts": "bench.hosts",
+    "hosts_lost": "bench.hosts",
     "dap": "bench.dap",
     "dap_many": "bench.dap",
     "dap_cost": "bench.dap",
