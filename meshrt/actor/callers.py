@@ -36,6 +36,8 @@ _log = logging.getLogger("meshrt")
 _EVENTS = 64
 #: Bytes of answers that one caller has not read, from which on its messages are not served.
 _UNREAD_MAX = 4 << 20
+#: Seconds without a read, at the end of an actor, after which its callers are not waited for.
+_UNREAD_SECONDS = 1.0
 #: Bytes of one caller that are searched for messages that were not read yet, to count them.
 _PEEK = 256 << 10
 
@@ -214,9 +216,16 @@ class Callers:
                 self._flush(link)
 
     def flush_all(self) -> None:
-        """Write what is left, if the callers read soon."""
-        for link in tuple(self.slow):
-            link.flush_within(0.2)
+        """Write what is left, until none of the callers has read anything for `_UNREAD_SECONDS`."""
+        poll = select.poll()
+        slow = {link.fileno(): link for link in self.slow}
+        for fd in slow:
+            poll.register(fd, select.POLLOUT)
+        while slow and (ready := poll.poll(_UNREAD_SECONDS * 1000)):
+            for fd, _ in ready:
+                if slow[fd].flush():
+                    poll.unregister(fd)
+                    self.slow.discard(slow.pop(fd))
 
     # -- the end; the actor's thread serves no more
 

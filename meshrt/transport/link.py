@@ -16,7 +16,6 @@ import select
 import socket
 import struct
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
@@ -186,17 +185,6 @@ class Link:
             self.reader_gone = True
             backlog.clear()
             self.backlog_bytes = 0
-        return True
-
-    def flush_within(self, seconds: float) -> bool:
-        """As `flush`, but wait for the peer to read, so many seconds at most."""
-        deadline = time.monotonic() + seconds
-        poll = select.poll()
-        poll.register(self._fd, select.POLLOUT)
-        while not self.flush():
-            left = deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                return False
         return True
 
     def read(self) -> list[Frame] | None:

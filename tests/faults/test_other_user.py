@@ -182,6 +182,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     env = {name: str(shared / place) for name, place in places.items()} | {"MESHRT_POST_MORTEM": "dump"}
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, shared)
+        # The agent removes it, and may do so while the program's end is noticed here.
+        stack.callback(wait_until, lambda: not [*shared.glob("r/p-*")], SECONDS, "the program's directory is removed")
         before = os.umask(0)  # files are private whatever it is
         try:
             program = stack.enter_context(Program(SCRIPT, tmp_path_factory.mktemp("program"), env=env))

@@ -11,6 +11,7 @@ import socket
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -260,6 +261,21 @@ def test_a_caller_that_does_not_read_its_answers_costs_little_memory(served: Ser
     assert [call_id for call_id, _ in found] == list(range(30))
     assert all(len(value) == 1 << 20 for _, value in found[2:])
     assert served.mailbox.waiting() == (0, False)
+
+
+def test_a_caller_that_reads_slowly_gets_all_answers_at_the_end(served: Served) -> None:
+    """The end of the actor waits for each read, and not for a time in all."""
+    slow = served.caller()
+    slow.init(Notes)
+    for call_id in range(1, 5):
+        slow.call(call_id, "large", 1 << 20)
+    served.start()
+    wait_until(slow.is_read)
+    served.mailbox.stop(drain=True)
+    while len(slow.frames) < 5:
+        slow.frames += slow.link.read() or ()
+        time.sleep(0.005)  # some 100 reads: longer than any of them is waited for
+    assert [frame.header[0] for frame in slow.frames] == list(range(5))
 
 
 @pytest.mark.parametrize("how", ["drain", "gone", "stop"])
