@@ -20,6 +20,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ __all__ = ["run"]
 
 #: Bytes that a shell there may print before it is asked anything.
 _NOISE = 64 << 10
+_PREFIX = "via-"
 #: Read by a shell of any kind from its standard input, so that no quoting of COMMAND matters: ssh joins its words and
 #: has them split again, others do not. The interpreter of the same path is most likely to have the same meshrt.
 _SHELL = (
@@ -209,10 +211,12 @@ def _mirrored(way: _Way, command: str) -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         undo.callback(way.close)
         found = way.programs()
-        base = places.make_temporary("meshrt-via-")
-        if base is None:
-            raise UsageError("no directory for temporary files is safe; TMPDIR names another one")
+        # Beside those of the programs of this machine, which are at a place that is short enough for sockets.
+        base = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=places.make_runtime_base()))
         undo.callback(shutil.rmtree, base)
+        dirlock.lock(base)
+        undo.callback(dirlock.unlock, base)
+        _remove_left_over(base)
         for program in found:
             undo.enter_context(_served(base / f"p-{program['run_id']}", {**program, "via": command}, way))
         os.environ.update(zip(names, (str(base), str(base / "runs")), strict=True))
@@ -224,6 +228,13 @@ def _mirrored(way: _Way, command: str) -> Iterator[None]:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+
+def _remove_left_over(own: Path) -> None:
+    """Remove the directories of such commands that were killed."""
+    for path in own.parent.glob(f"{_PREFIX}*"):
+        if path != own and not dirlock.is_locked(path):
+            shutil.rmtree(path, ignore_errors=True)  # another command may do so, too
 
 
 @contextlib.contextmanager

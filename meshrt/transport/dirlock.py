@@ -128,7 +128,9 @@ def is_locked(path: Path) -> bool:
     if facts:
         return lives(facts, age)
     # Its program is about to take it, or died before it could; or a cleaner was there at this moment.
-    return age < _UNTAKEN and not (path / LOCK).exists()
+    if age < _UNTAKEN and not (path / LOCK).exists():
+        return True
+    return _is_flocked(path / LOCK)  # it may have been taken since it was looked at
 
 
 def _is_flocked(path: Path) -> bool:

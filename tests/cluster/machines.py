@@ -204,6 +204,7 @@ class Switch:
         assert self._keeper.stdout.readline() == b"up\n"
         #: What a command begins with that runs inside.
         self.inside = ["nsenter", "--target", str(_child_of(self._keeper.pid)), *(["--user"] if user else []), "--net"]
+        self.run("ip", "link", "set", "lo", "up")
         self.run("ip", "link", "add", "bridge0", "type", "bridge")
         self.run("ip", "addr", "add", "10.7.0.254/24", "dev", "bridge0")
         self.run("ip", "link", "set", "bridge0", "up")

@@ -30,12 +30,7 @@ def meshrt(*words: str, via: str = "env", code: int = 0, **variables: str) -> st
 
 def left_over() -> list[Path]:
     """Directories that such commands have made."""
-    return [*Path(os.environ["TMPDIR"]).glob("meshrt-via-*")]
-
-
-@pytest.fixture(autouse=True)
-def _own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return [*Path(os.environ["MESHRT_RUNTIME_DIR"]).glob("via-*")]
 
 
 def test_every_kind_of_command() -> None:

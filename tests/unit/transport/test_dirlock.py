@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,23 @@ def test_a_pid_that_is_used_again_keeps_nothing(what: str) -> None:
         facts[what] = {"start": facts["start"] - 1, "boot": "another"}[what]
         (path / dirlock.PROGRAM).write_text(json.dumps(facts))
     assert not is_left(path)
+
+
+def test_a_directory_that_is_taken_while_it_is_looked_at_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two programs start at once: one looks for directories that are left behind, the other makes its own."""
+    base = Path(os.environ["MESHRT_RUNTIME_DIR"])
+    base.mkdir(mode=0o700)
+    path = base / f"p-{RUN_ID}"
+    path.mkdir(mode=0o700)
+    stat = Path.stat
+
+    def late(self: Path, **how: Any) -> os.stat_result:
+        if self == path and not dirlock.owns(path):
+            dirlock.lock(path)
+        return stat(self, **how)
+
+    monkeypatch.setattr(Path, "stat", late)
+    assert dirlock.is_locked(path)
 
 
 def test_what_cannot_be_looked_for_is_left_for_a_day() -> None:
