@@ -98,7 +98,7 @@ class Run:
         directories.discard(self.runtime_directory)
         if directories.is_empty(self.run_directory):
             directories.remove_tree(self.run_directory)
-        dirlock.unlock(self.run_directory)
+        dirlock.end(self.run_directory)
 
     def abandon(self) -> None:
         """Close the pipe in a forked child: otherwise agents and ranks would not see the end of the program."""

@@ -78,8 +78,8 @@ class Spawning:
         self._services.load_asked_for()
         sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
         agents = self._agents.of(engine, Request(sizes.get("hosts"), count))
+        self._loop.begin()  # it ends the agents, also if no mesh is made
         _check_division(sizes.get("hosts"), len(agents))
-        self._loop.begin()
         with self._lock:
             self._names += 1
             name = spec.name or f"mesh{self._names}"

@@ -5,6 +5,8 @@
 * ``program.json`` names the process by its pid, its start and the boot, as pids are used again. So it is found, too,
   where its program has closed descriptors that are not its own.
 * Programs set the times of their files again and again, for cleaners that look at nothing else.
+* ``.lock`` names the process, too. Where a directory is shared with other machines, whose locks may not be seen here, a
+  program of another one is known to live by these times.
 """
 
 from __future__ import annotations
@@ -23,7 +25,19 @@ import msgspec
 from meshrt.transport.kernel import boot_id, kernel_state, pid_namespace, start_of
 from meshrt.transport.writing import open_private
 
-__all__ = ["LOCK", "PROGRAM", "identity", "is_locked", "lives", "lock", "owns", "refresh", "unlock"]
+__all__ = [
+    "LOCK",
+    "PROGRAM",
+    "end",
+    "identity",
+    "is_elsewhere",
+    "is_locked",
+    "lives",
+    "lock",
+    "owns",
+    "refresh",
+    "unlock",
+]
 
 #: Locked by its program as long as that lives.
 LOCK = ".lock"
@@ -32,6 +46,9 @@ PROGRAM = "program.json"
 _UNTAKEN = 60.0
 #: Seconds without new times after which a process that cannot be looked for has ended.
 _SILENT = 86400.0
+#: ... for which a program of another machine does not set the times of its directory while it lives (every 300 s), and
+#: by which clocks may differ.
+_ELSEWHERE = 900.0
 _READ_MAX = 8 << 20
 _locks: dict[Path, _Lock] = {}
 
@@ -75,6 +92,7 @@ def lock(path: Path) -> None:
     try:
         opened.append(open_private(unnamed, os.O_RDWR | os.O_CREAT))  # to write: NFS locks nothing else
         fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(opened[0], msgspec.json.encode(identity()))
         unnamed.rename(path / LOCK)
         opened.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
         file, directory = (_Open(descriptor, os.fstat(descriptor)) for descriptor in opened)
@@ -107,6 +125,13 @@ def unlock(path: Path) -> None:
         found.directory.close()
 
 
+def end(path: Path) -> None:
+    """Say that the program of this process, which has used a directory of its own, has ended. Raises OSError."""
+    if owns(path):
+        os.truncate(path / LOCK, 0)
+    unlock(path)
+
+
 def _let_go_in_child() -> None:
     # A fork shares the locks, and must not keep the directories of a program that has ended.
     for path in tuple(_locks):
@@ -124,7 +149,7 @@ def is_locked(path: Path) -> bool:
         age = time.clock_gettime(time.CLOCK_REALTIME) - path.stat().st_mtime
     except OSError:
         return False
-    facts = _read(path / PROGRAM)
+    facts = _read(path / PROGRAM) or _read(path / LOCK)
     if facts:
         return lives(facts, age)
     # Its program is about to take it, or died before it could; or a cleaner was there at this moment.
@@ -155,6 +180,11 @@ def identity() -> dict[str, object]:
     return {"pid": pid, "start": start_of(pid), "boot": boot_id(), "pid_namespace": pid_namespace()}
 
 
+def is_elsewhere(facts: Mapping[str, object]) -> bool:
+    """Whether the process of an `identity` is, or was, one of another machine, or of this one before it was started."""
+    return facts.get("boot") != boot_id()
+
+
 def lives(facts: Mapping[str, object], age: float) -> bool:
     """Whether the process of an `identity` lives.
 
@@ -162,8 +192,10 @@ def lives(facts: Mapping[str, object], age: float) -> bool:
         age: Seconds since it has set the times of its directory: they tell of a process that cannot be looked for.
     """
     pid = facts.get("pid")
-    if not isinstance(pid, int) or facts.get("boot") != boot_id():
+    if not isinstance(pid, int) or not isinstance(facts.get("boot"), str):
         return False
+    if is_elsewhere(facts):
+        return age < _ELSEWHERE
     if facts.get("pid_namespace") != pid_namespace():
         return age < _SILENT
     try:

@@ -71,7 +71,7 @@ def publish(directory: Path, token: bytes, facts: Mapping[str, object]) -> None:
 def _read(directory: Path) -> Program | None:
     try:
         facts = json.loads((directory / dirlock.PROGRAM).read_text())
-        if not directories.in_use(directory):
+        if dirlock.is_elsewhere(facts) or not directories.in_use(directory):
             return None
         return Program(
             facts["run_id"],

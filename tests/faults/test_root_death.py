@@ -53,7 +53,7 @@ def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
     """The agent removes the directory all the same, and has nothing to say."""
     run_id = "cafe0123"
     path = directories.create_runtime(run_id)
-    dirlock.unlock(path)  # as when its program has ended
+    dirlock.end(path)
     with subprocess.Popen(["true"]) as dead:
         dead.wait(LONG)
     program = SimpleNamespace(run_id=run_id, directory=bytes(path), new_mark=lambda: f"{run_id}.1")

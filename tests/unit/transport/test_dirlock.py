@@ -125,6 +125,26 @@ def test_what_cannot_be_looked_for_is_left_for_a_day() -> None:
     assert dirlock.lives(facts, 3600) and not dirlock.lives(facts, 90000)
 
 
+def test_what_a_program_of_another_machine_uses_is_left() -> None:
+    """Where directories are shared, and its lock is not seen here. It sets new times while it lives."""
+    with another_program() as (_, run):
+        assert directories.in_use(run)
+    facts = json.loads((run / dirlock.LOCK).read_text())
+    assert not directories.in_use(run), "of this machine, and killed"
+    (run / dirlock.LOCK).write_text(json.dumps({**facts, "boot": "another"}))
+    assert directories.in_use(run)
+    os.utime(run, (0, 0))
+    assert not directories.in_use(run), "it has set no new times"
+
+
+def test_a_program_that_has_ended_in_order_says_so() -> None:
+    run = directories.create_run(RUN_ID)
+    assert json.loads((run / dirlock.LOCK).read_text())["pid"] == os.getpid()
+    dirlock.end(run)
+    assert (run / dirlock.LOCK).read_text() == "" and not directories.in_use(run)
+    dirlock.end(run)
+
+
 def test_nonsense_in_the_file_keeps_nothing() -> None:
     for text in ("", "[]", '{"pid": "x"}', '{"pid": 1}', "{" * 100000, f'{{"pid": 1, "boot": "{boot_id()}"}}'):
         path = Path(os.environ["MESHRT_RUNTIME_DIR"]) / "p-0000abcd"
