@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from meshrt.debug.prompt.scripted import debug_client
     from meshrt.engine.command import CommandEngine, ssh
     from meshrt.engine.local import LocalEngine
+    from meshrt.engine.ray_engine import RayEngine
     from meshrt.errors import (
         ActorError,
         ArgumentNotSerializable,
@@ -88,6 +89,7 @@ _HOME = {
     "ObjectRef": "meshrt.store.refs",
     "Point": "meshrt.selection",
     "ProcMesh": "meshrt.mesh.proc_mesh",
+    "RayEngine": "meshrt.engine.ray_engine",
     "Shape": "meshrt.selection",
     "Slice": "meshrt.selection",
     "ValueMesh": "meshrt.mesh.value_mesh",
@@ -138,6 +140,7 @@ __all__ = [
     "ProcMesh",
     "ProcessDied",
     "ProtocolError",
+    "RayEngine",
     "ReferenceLost",
     "Restart",
     "ResultNotSerializable",

@@ -18,7 +18,7 @@ def _port(text: str) -> int:
 
 def _details() -> str:
     from meshrt.debug.dap.router.listening import DEFAULT_PORT  # start-up: for the help only
-    from meshrt.inspect.installing import install_extra  # start-up: for the help only
+    from meshrt.show.installing import install_extra  # start-up: for the help only
 
     return (
         "Through a process that the IDE starts (--stdio), or through one port of this machine. VS Code, nvim-dap and\n"

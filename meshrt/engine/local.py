@@ -29,6 +29,8 @@ AGENT_PROGRAM = Path(__file__).with_name("agent_main.py")
 class Started:
     """A process of this machine that is an agent, or has started one elsewhere."""
 
+    hint = ""
+
     def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes]) -> None:
         self.host = host
         self.mark = mark

@@ -209,8 +209,9 @@ class AgentLink:
         """Why its link has ended, if that is known."""
         error = self._link.error
         if not self.machine or error is None or error.errno != errno.ETIMEDOUT:
-            return ""
-        return f"its machine has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
+            return self.placed.hint
+        why = f"its machine has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
+        return f"{why}. {self.placed.hint}" if self.placed.hint else why
 
     @property
     def where(self) -> HostAddress:

@@ -39,6 +39,10 @@ class Placed(Protocol):
     def stderr(self) -> IO[bytes] | None:
         """What the agent writes there, as far as it comes to this machine."""
 
+    @property
+    def hint(self) -> str:
+        """What the engine says of its end; "": nothing, or nothing yet. Not a verdict."""
+
     def kill(self) -> None:
         """End the agent."""
 
@@ -81,6 +85,9 @@ class Program(Protocol):
     def new_mark(self) -> str:
         """Return the mark of a new agent."""
 
+    def announce(self, text: str) -> None:
+        """Write a line on the program's terminal: for example what is waited for."""
+
     def invite(self) -> Invitation:
         """Return what an agent on another machine joins with. Raises OSError: no port can be opened."""
 
@@ -92,10 +99,12 @@ class Request:
     Attributes:
         hosts: How many hosts it has; None: it does not say, and takes all that the engine has.
         ranks: How many ranks it has, which are divided evenly among the agents.
+        gpus: The size of its dimension of this name: on each host, where it says how many hosts it has.
     """
 
     hosts: int | None
     ranks: int
+    gpus: int | None = None
 
 
 class Engine(Protocol):

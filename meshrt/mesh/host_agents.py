@@ -84,7 +84,7 @@ class HostAgents:
         self._lifecycle = lifecycle
         self._reports = reports
         self._terminal = terminal
-        self._placement = Placement(Invitations(run, loop), self._connect, self._attach)
+        self._placement = Placement(Invitations(run, loop, terminal.announce), self._connect, self._attach)
         self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
         self._home = home
         loop.post(lambda: self._pulse.start(loop.running))

@@ -11,6 +11,7 @@ import queue
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.run import Run
@@ -81,11 +82,13 @@ class Invitations:
     Args:
         run: Gets the certificate, and the addresses of the port.
         loop: Serves the port.
+        announce: Writes a line on the terminal.
     """
 
-    def __init__(self, run: Run, loop: RootLoop) -> None:
+    def __init__(self, run: Run, loop: RootLoop, announce: Callable[[str], None]) -> None:
         self.run_id = run.run_id
         self.directory = os.fsencode(run.directory)
+        self.announce = announce
         self._run = run
         self._loop = loop
         self._lock = threading.Lock()

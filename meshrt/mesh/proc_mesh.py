@@ -14,6 +14,7 @@ from meshrt.actor.errors import why_ended
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import pack_init, send_init
+from meshrt.mesh.engines import engine_of
 from meshrt.mesh.future import Future, done
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
@@ -44,7 +45,7 @@ def proc_mesh(
     post_mortem: PostMortem = None,
     watchdog: float | None = None,
     dap: int | None = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
     **sizes: int,
 ) -> ProcMesh:
     """Start one process per point of a mesh and return it; does not wait for them.
@@ -63,7 +64,7 @@ def proc_mesh(
             ranks and where they are; and again after twice the time. The call goes on.
         dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
             ``meshrt dap``. The ranks need debugpy then (``meshrt dap --help``).
-        engine: Places the host agents; this machine by default. See `meshrt.engine`.
+        engine: Places the host agents; this machine by default. Also by name: "local", "ray". See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
         UsageError: A size, a name or an option is invalid.
@@ -78,7 +79,8 @@ def proc_mesh(
         check_port(dap)
         if has_runtime() and not current_runtime().is_root:
             raise UsageError("dap= is for the script: an IDE attaches to the whole program")
-    mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)
+    placed_by = None if engine is None else engine_of(engine)
+    mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), placed_by)
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
     if dap is not None:

@@ -14,7 +14,7 @@ from meshrt.mesh.root import Root
 from meshrt.mesh.status import die_by
 from meshrt.wire.codec import text_of
 
-__all__ = ["shutdown_context", "start_root"]
+__all__ = ["end_first", "shutdown_context", "start_root"]
 
 #: Characters of the error that ended the main thread.
 _WHY = 300
@@ -79,6 +79,12 @@ def _register_main_end() -> None:
     if register is not None:
         with contextlib.suppress(RuntimeError):
             register(_at_main_end)
+
+
+def end_first() -> None:
+    """Have the program end before what was registered with `atexit` since it has begun: its agents may need that."""
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)
 
 
 def _at_main_end() -> None:

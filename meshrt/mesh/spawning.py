@@ -77,7 +77,7 @@ class Spawning:
         check_limits(count, sum(len(record.alive()) for record in self._registry.running()))
         self._services.load_asked_for()
         sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
-        agents = self._agents.of(engine, Request(sizes.get("hosts"), count))
+        agents = self._agents.of(engine, Request(sizes.get("hosts"), count, sizes.get("gpus")))
         self._loop.begin()  # it ends the agents, also if no mesh is made
         _check_division(sizes.get("hosts"), len(agents))
         with self._lock:

@@ -9,8 +9,8 @@ import threading
 
 from meshrt.commandline.command import Arguments
 from meshrt.errors import UsageError
-from meshrt.inspect.installing import install_extra
 from meshrt.inspect.programs import choose, telling_slow
+from meshrt.show.installing import install_extra
 from meshrt.show.records import to_text
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out

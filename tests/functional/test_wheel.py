@@ -46,7 +46,7 @@ def test_the_advice_of_an_installed_meshrt_works(tmp_path: Path) -> None:
     assert run(sys.executable, "-m", "venv", str(tmp_path / "env"), cwd=tmp_path).returncode == 0
     assert run(str(python), "-m", "pip", "install", "-q", str(wheel), cwd=tmp_path).returncode == 0
     command = str(python.with_name("meshrt"))
-    asks = "from meshrt.inspect.installing import distribution; print(distribution().name)"
+    asks = "from meshrt.show.installing import distribution; print(distribution().name)"
     assert run(str(python), "-c", asks, cwd=tmp_path).stdout == f"{name}\n"
 
     # As it is shown, by a shell.

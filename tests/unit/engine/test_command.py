@@ -37,6 +37,9 @@ class Program:
     def new_mark(self) -> str:
         return "cafe.1"
 
+    def announce(self, text: str) -> None:
+        """Nothing is said."""
+
     def invite(self) -> Any:
         return Invitation()
 

@@ -28,7 +28,7 @@ class Bench:
         self.loop = RootLoop()
         run: Any = SimpleNamespace(run_id="cafe", directory="/d", secret=Secret(b"s" * 32), certificate=None, ports=())
         self.run: Any = run
-        self.invitations = Invitations(run, self.loop)
+        self.invitations = Invitations(run, self.loop, lambda text: None)
         self.loop.begin()
 
     def invited(self) -> tuple[Any, Invited]:

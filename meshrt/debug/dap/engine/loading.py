@@ -18,7 +18,7 @@ from meshrt.debug.dap.engine.patches import patch, replace_idle, watch
 from meshrt.debug.dap.engine.pydevd_types import ApiClass, Pydevd
 from meshrt.debug.dap.engine.watched import WatchedCode
 from meshrt.errors import MeshError
-from meshrt.inspect.installing import install_command, install_extra
+from meshrt.show.installing import install_command, install_extra
 
 __all__ = ["KNOWN", "TRACES", "load", "loaded", "watched_code"]
 

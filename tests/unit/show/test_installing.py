@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.inspect import installing
+from meshrt.show import installing
 from tests.support.programs import ROOT, project
 
 EXTRAS = project()["optional-dependencies"]
@@ -26,7 +26,7 @@ Requires-Dist: textual>=8.0; extra == 'top'
 ASKS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from meshrt.inspect.installing import distribution, install_extra
+from meshrt.show.installing import distribution, install_extra
 ours = distribution()
 print(ours.name if ours else None, install_extra("dap", "debugpy"), install_extra("top", "textual"), sep="\\n")
 """
@@ -41,7 +41,7 @@ def asked(*arguments: str) -> list[str]:
 
 def copied(to: Path) -> Path:
     """Copy what is asked into a directory that is no checkout."""
-    for name in ("__init__.py", "inspect/__init__.py", "inspect/installing.py"):
+    for name in ("__init__.py", "show/__init__.py", "show/installing.py"):
         (to / "meshrt" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "meshrt" / name, to / "meshrt" / name)
     return to

@@ -1,0 +1,275 @@
+"""Agents on the nodes of a Ray cluster: a placement group with a bundle for each host, and an actor on each bundle.
+
+An actor starts the host agent of its node and passes on what that writes (`meshrt.engine.ray_host`). The invitation
+travels as an argument of a call of the actor, which Ray stores nowhere. The agent then joins as one of ssh does: Ray
+carries neither calls nor data. The actor, the agent and its ranks end together, whichever ends first.
+
+A bundle whose agent is lost stays in its group: Ray places it again on another node, and the next mesh has its agent
+started there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from meshrt.engine.ray_cluster import Group, connect, nodes
+from meshrt.engine.ray_needs import Resources, bundle_of, describe, hosts_of, missing
+from meshrt.errors import SpawnError, UsageError
+from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.mesh.engine import Placed, Program, Request
+from meshrt.selection import counted
+from meshrt.transport.link import Link
+
+__all__ = ["RayEngine"]
+
+_APART = "STRICT_SPREAD"
+_STRATEGIES = (_APART, "SPREAD", "PACK", "STRICT_PACK")
+#: Seconds after which it is first said what is waited for, and again after twice the time.
+_QUIET = 5.0
+#: Seconds for the end of an agent that has not joined.
+_END = 5.0
+#: Seconds for which an agent is waited for, before the others are looked at.
+_LOOK = 0.05
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """One agent per host, each on a bundle of a Ray placement group.
+
+    Args:
+        strategy: Ray's word for how hosts are divided among nodes: "STRICT_SPREAD" (each host is another node),
+            "SPREAD", "PACK" or "STRICT_PACK".
+        resources: What each host needs, beside or in place of a CPU for each rank, and, where the cluster has GPUs, a
+            GPU for each of ``gpus``: ``{"CPU": 4, "TPU": 1}``.
+        runtime_env: Ray's environment for the agents and their ranks: ``{"pip": [...]}``; that of the job by default.
+        timeout: Seconds until all agents have joined.
+    Raises:
+        UsageError: An argument is invalid.
+    """
+
+    strategy: str = "STRICT_SPREAD"
+    resources: Resources = field(default_factory=dict, hash=False)
+    runtime_env: Mapping[str, object] | None = field(default=None, hash=False)
+    timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        if self.strategy not in _STRATEGIES:
+            raise UsageError(f"strategy is one of {', '.join(_STRATEGIES)}, not {self.strategy!r}")
+        if not self.timeout > 0:
+            raise UsageError(f"timeout is a positive number of seconds, not {self.timeout!r}")
+
+    def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
+        """Return the agents of a mesh; a replaced host has the place of the lost one."""
+        connect()
+        present = nodes()
+        hosts = hosts_of(request, self.resources, present)
+        agents = [each for each in living if isinstance(each, RayAgent)]
+        if len(agents) < hosts:
+            bundle = bundle_of(request, hosts, self.resources, present)
+            agents += self._add(program, agents, hosts - len(agents), bundle)
+        return sorted(agents, key=lambda agent: agent.place)[:hosts]
+
+    def _add(self, program: Program, living: Sequence[RayAgent], count: int, bundle: Resources) -> list[RayAgent]:
+        """Start agents, and wait until they have joined."""
+        waiting = _Waiting(program.announce, self.timeout)
+        groups = list(dict.fromkeys(agent.group for agent in living))
+        taken: list[tuple[Group, int]] = []
+        new: list[RayAgent] = []
+        try:
+            for group in groups:
+                taken += [(group, index) for index in group.take(count - len(taken))]
+            if len(taken) < count:
+                taken += self._reserve(program, groups, count - len(taken), bundle)
+            for group in dict.fromkeys(group for group, _ in taken):
+                while not group.ready():
+                    waiting.check(lambda group=group: self._unplaced(group))  # type: ignore[misc]
+            while taken:
+                new.append(RayAgent(*taken[0], program, self.runtime_env))
+                taken.pop(0)
+            for state, said in (RayAgent.has_started, "started"), (RayAgent.has_joined, "joined the program"):
+                while late := [agent for agent in new if not state(agent)]:
+                    waiting.check(lambda late=late, said=said: _late(late, said))  # type: ignore[misc]
+            _tell_apart([*living, *new])
+        except BaseException:
+            for agent in new:
+                agent.undo()
+            for group, index in taken:
+                group.release(index)
+            raise
+        return new
+
+    def _reserve(self, program: Program, groups: list[Group], count: int, bundle: Resources) -> list[tuple[Group, int]]:
+        apart = [node for group in groups for node in group.places().values()] if self.strategy == _APART else []
+        group = Group(f"meshrt-{program.new_mark()}", bundle, count, self.strategy, apart)
+        return [(group, index) for index in group.take(count)]
+
+    def _unplaced(self, group: Group) -> str:
+        placed = group.places()
+        used = {*group.apart, *(placed.values() if self.strategy == _APART else ())}
+        count = group.hosts - len(placed)
+        why = missing(group.bundle, count, self.strategy, [node for node in nodes() if node.identity not in used])
+        what = f"Ray has not placed {counted(count, 'host')} with {describe(group.bundle)} each"
+        return f"{what}: {'; '.join(why) or 'its nodes have that free, see `ray status`'}"
+
+
+def _tell_apart(agents: Sequence[RayAgent]) -> None:
+    """Have the hosts of one node different names."""
+    names: set[str] = set()
+    for agent in agents:
+        host, number = agent.host, 0
+        while agent.host in names:
+            number += 1
+            agent.host = f"{host}~{number}"
+        names.add(agent.host)
+
+
+class _Waiting:
+    """What is waited for is said now and then, and is an error in the end.
+
+    Args:
+        announce: Takes a line.
+        seconds: For all of it.
+    """
+
+    def __init__(self, announce: Callable[[str], None], seconds: float) -> None:
+        self._announce = announce
+        self._seconds = seconds
+        self._begun = time.monotonic()
+        self._next = _QUIET
+
+    def check(self, what: Callable[[], str]) -> None:
+        """Say what is waited for, if it is time for that. Raises SpawnError: it is not waited for any longer."""
+        passed = time.monotonic() - self._begun
+        if passed >= self._seconds:
+            raise SpawnError(f"{what()}. It was waited for {self._seconds:g} s: RayEngine(timeout=...)")
+        if passed >= self._next:
+            self._next = 2 * passed
+            self._announce(f"{what()}. This has been waited for {passed:.0f} s, of {self._seconds:g} s")
+
+
+def _late(agents: Sequence[RayAgent], said: str) -> str:
+    names = ", ".join(agent.name for agent in agents)
+    return f"{counted(len(agents), 'agent')} that Ray has placed {'has' if len(agents) == 1 else 'have'} not {said}: {names}"
+
+
+class RayAgent:
+    """The agent of one host. Any thread.
+
+    Args:
+        group, index: The bundle that it runs on.
+        program: Which it is to join.
+        runtime_env: As of `RayEngine`.
+
+    Attributes:
+        place: Sorts the agents of an engine.
+        host: Its name; "" until it has started.
+        hint: What Ray says of its end; "": nothing.
+    """
+
+    address = None
+
+    def __init__(self, group: Group, index: int, program: Program, runtime_env: Mapping[str, object] | None) -> None:
+        self.group = group
+        self.place = (group.number, index)
+        self.host = ""
+        self.mark = program.new_mark()
+        self.hint = ""
+        self.link: Link
+        self._program = program
+        self._invitation = program.invite()
+        self.machine = self._invitation.machine
+        self._actor = group.start(index, runtime_env)
+        self._starting = self._actor.call("start", self._invitation.text(), {RUN_VARIABLE: self.mark})
+        self._status: int | None = None
+        self._killed = False
+        self._ended = threading.Event()
+        self._joined = False
+        reader, self._writer = os.pipe()
+        self.stderr: IO[bytes] | None = os.fdopen(reader, "rb")
+        threading.Thread(target=self._follow, name="meshrt-ray", daemon=True).start()
+
+    @property
+    def name(self) -> str:
+        """The name of its host; before it has started, that of the node as Ray has it."""
+        return self.host or self.group.node_of(self.place[1])
+
+    def has_started(self) -> bool:
+        """Whether it has started. Raises SpawnError: it cannot be."""
+        if not self.host:
+            try:
+                host, problem = self._starting.get(_LOOK)
+            except TimeoutError:
+                return False
+            except ChildProcessError as error:
+                raise SpawnError(f"the agent of host {self.name} cannot be started by Ray: {error}") from None
+            if problem:
+                raise SpawnError(f"the agent of host {host} cannot be started: {problem}")
+            self.host = host
+        return True
+
+    def has_joined(self) -> bool:
+        """Whether it has joined the program. Raises SpawnError: it has ended."""
+        if not self._joined:
+            link = self._invitation.accept(_LOOK)
+            if link is None:
+                if self._ended.is_set():
+                    raise SpawnError(f"the agent of host {self.host} has ended before it joined{self._last_words()}")
+                return False
+            self.link, self._joined = link, True
+        return True
+
+    def kill(self) -> None:
+        """End Ray's worker: the agent ends with it, and its ranks."""
+        self._killed = True
+        self._actor.kill()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for its end, and until it has left nothing in Ray."""
+        return self._ended.wait(timeout)
+
+    def undo(self) -> None:
+        """End one that is not to join."""
+        self._invitation.withdraw()
+        self.kill()
+        self.wait(_END)
+        if self.stderr is not None:
+            self.stderr.close()
+
+    def resume(self) -> bool:
+        """Nothing of another machine can be resumed from here."""
+        return False
+
+    def kill_ranks(self, pids: list[int]) -> None:
+        """Their agent does that, which sees the end of its link."""
+
+    def kill_left(self, families: int) -> None:
+        """Nothing of another machine can be looked up from here."""
+
+    def _follow(self) -> None:
+        """Pass on what it writes; at its end, leave nothing in Ray."""
+        try:
+            self._starting.get()
+            while isinstance(said := self._actor.call("read").get(), bytes):
+                with contextlib.suppress(OSError):  # it is not read any more
+                    os.write(self._writer, said)
+            self._status = said if isinstance(said, int) else None
+        except ChildProcessError as error:
+            if not self._killed:
+                self.hint = f"Ray says: {error}"
+                self._program.announce(f"host {self.host}: {self.hint}")
+        finally:
+            os.close(self._writer)
+            self._actor.kill()
+            self.group.release(self.place[1])
+            self._ended.set()
+
+    def _last_words(self) -> str:
+        said = self.stderr.read().decode(errors="replace").strip() if self.stderr is not None else ""
+        how = f", with exit status {self._status}" if self._status is not None else ""
+        return how + (f": {said or self.hint}" if said or self.hint else "")
