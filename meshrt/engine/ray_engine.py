@@ -153,9 +153,9 @@ class _Waiting:
             self._announce(f"{what()}. This has been waited for {passed:.0f} s, of {self._seconds:g} s")
 
 
-def _late(agents: Sequence[RayAgent], said: str) -> str:
+def _late(agents: Sequence[RayAgent], what: str) -> str:
     names = ", ".join(agent.name for agent in agents)
-    return f"{counted(len(agents), 'agent')} that Ray has placed {'has' if len(agents) == 1 else 'have'} not {said}: {names}"
+    return f"{counted(len(agents), 'agent')} on nodes of Ray not {what} yet: {names}"
 
 
 class RayAgent:
