@@ -31,6 +31,9 @@ _DEBUGGER = "PYTHONBREAKPOINT"
 _OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 #: Seconds for which Ray is asked at once: Ctrl-C is noticed between two questions.
 _POLL = 1
+#: What Ray's text says at last of an actor that has ended, and how much of that is shown.
+_BECAUSE = "The actor is dead because"
+_LONG = 300
 _NUMBERS = itertools.count()
 
 
@@ -111,7 +114,7 @@ class _Call:
         except ray.exceptions.GetTimeoutError:
             raise TimeoutError from None
         except Exception as error:  # of several types; some are no RayError, for example where Ray is disconnected
-            raise ChildProcessError(_first_line(error)) from None
+            raise ChildProcessError(_reason(error)) from None
 
 
 class Group:
@@ -237,6 +240,13 @@ def _kept_as_it_was() -> Iterator[None]:
         os.environ.pop(_DEBUGGER, None)
         if debugger is not None:
             os.environ[_DEBUGGER] = debugger
+
+
+def _reason(error: BaseException) -> str:
+    """Return why an actor has ended, out of what Ray tells: what it was, its numbers, and at last why."""
+    text = " ".join(str(error).split())
+    begin = text.find(_BECAUSE)
+    return _first_line(error) if begin < 0 else text[begin : begin + _LONG]
 
 
 def _first_line(error: BaseException) -> str:

@@ -69,13 +69,13 @@ def pending() -> None:
 def wait_for_loss() -> None:
     """A host is lost while a call waits; the next mesh has another one."""
     with proc_mesh(hosts=2, gpus=1, engine="ray") as mesh:
-        print(*(host for host, _, _ in places(mesh)), flush=True)
+        print("hosts", *(host for host, _, _ in places(mesh)), flush=True)
         try:
             mesh.spawn("second", Worker).hang.call().get(100)
         except MeshError as error:
-            print(f"{type(error).__name__}: {error}".replace("\n", " "), flush=True)
+            print(f"lost {type(error).__name__}: {error}".replace("\n", " "), flush=True)
     with proc_mesh(hosts=2, gpus=1, engine="ray") as mesh:
-        print(*(host for host, _, _ in places(mesh)), flush=True)
+        print("hosts", *(host for host, _, _ in places(mesh)), flush=True)
 
 
 {"meshes": meshes, "pending": pending, "loss": wait_for_loss}[sys.argv[1]]()

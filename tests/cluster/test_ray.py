@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -68,6 +69,19 @@ class Cluster:
         return not any(self.agents(machine) or self.actors(machine) for machine in self.machines)
 
 
+def line_of(word: str, out: IO[bytes]) -> str:
+    """Read the next line that begins with a word, and return the rest of it; Ray prints lines of its own."""
+    for line in out:
+        if line.startswith(f"{word} ".encode()):
+            return line.decode().removeprefix(f"{word} ").strip()
+    raise AssertionError("the program has ended")
+
+
+def hosts_in(out: IO[bytes]) -> list[str]:
+    """Read the next line about hosts."""
+    return line_of("hosts", out).split()
+
+
 @pytest.fixture(scope="module")
 def three() -> Iterator[Cluster]:
     with machines(3) as made:
@@ -124,7 +138,7 @@ def test_a_node_without_meshrt_is_named(cluster: Cluster) -> None:
 def test_nothing_is_left_of_a_script_that_is_killed(cluster: Cluster) -> None:
     program = cluster.start("loss")
     assert program.stdout is not None
-    assert len(program.stdout.readline().split()) == 2
+    assert len(hosts_in(program.stdout)) == 2
     for pid, words in cluster.head.processes().items():
         if str(PROGRAM) in words:
             cluster.head.kill(pid)
@@ -136,15 +150,14 @@ def test_nothing_is_left_of_a_script_that_is_killed(cluster: Cluster) -> None:
 def test_an_agent_ends_with_its_actor_and_is_replaced(cluster: Cluster) -> None:
     program = cluster.start("loss")
     assert program.stdout is not None
-    hosts = program.stdout.readline().decode().split()
+    hosts = hosts_in(program.stdout)
     lost = next(machine for machine in cluster.machines if machine.name == hosts[1])
     (pid,) = cluster.actors(lost)
     lost.kill(pid)
-    out, err = program.communicate(timeout=100)
-    first, second = out.decode().splitlines()
-    assert first.startswith("HostLost") and f"on {lost.name}" in first
-    assert second.split() == hosts, err.decode()
-    assert f"meshrt: host {lost.name}: Ray says: " in err.decode()
+    assert "HostLost" in (said := line_of("lost", program.stdout)) and f"on {lost.name}" in said
+    assert hosts_in(program.stdout) == hosts
+    _, err = program.communicate(timeout=100)
+    assert f"meshrt: host {lost.name}: Ray says: The actor is dead because" in err.decode()
 
 
 def test_a_node_that_is_cut_off_is_replaced_by_another() -> None:
@@ -152,11 +165,11 @@ def test_a_node_that_is_cut_off_is_replaced_by_another() -> None:
         cluster = Cluster(made)
         program = cluster.start("loss")
         assert program.stdout is not None
-        hosts = program.stdout.readline().decode().split()
+        hosts = hosts_in(program.stdout)
         lost = next(machine for machine in made[1:] if machine.name in hosts)
         lost.cut()
-        out, err = program.communicate(timeout=200)
-        first, second = out.decode().splitlines()
-        assert first.startswith("HostLost") and f"on {lost.name}" in first, err.decode()
-        assert set(second.split()) == {machine.name for machine in made} - {lost.name}
+        assert "HostLost" in (said := line_of("lost", program.stdout)) and f"on {lost.name}" in said
+        assert set(hosts_in(program.stdout)) == {machine.name for machine in made} - {lost.name}
+        _, err = program.communicate(timeout=100)
+        assert f"meshrt: host {lost.name}: Ray says: The actor" in err.decode()
         wait_until(lambda: not cluster.agents(lost), 30, "the agent of a machine that is cut off")
