@@ -182,9 +182,9 @@ class Group:
 
     def start(self, bundle: int, runtime_env: Mapping[str, object] | None) -> Actor:
         """Start the actor of a bundle; it has all resources of it, and sees its GPUs alone."""
-        import ray  # optional: Ray
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # optional: Ray
 
+        ray = _ray()
         ray.cloudpickle.register_pickle_by_value(ray_host)
         try:
             actor = ray.remote(ray_host.HostAgent)

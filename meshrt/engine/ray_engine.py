@@ -11,6 +11,7 @@ started there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -88,13 +89,13 @@ class RayEngine:
                 taken += self._reserve(program, groups, count - len(taken), bundle)
             for group in dict.fromkeys(group for group, _ in taken):
                 while not group.ready():
-                    waiting.check(lambda group=group: self._unplaced(group))  # type: ignore[misc]
+                    waiting.check(functools.partial(self._unplaced, group))
             while taken:
                 new.append(RayAgent(*taken[0], program, self.runtime_env))
                 taken.pop(0)
             for state, said in (RayAgent.has_started, "started"), (RayAgent.has_joined, "joined the program"):
                 while late := [agent for agent in new if not state(agent)]:
-                    waiting.check(lambda late=late, said=said: _late(late, said))  # type: ignore[misc]
+                    waiting.check(functools.partial(_late, late, said))
             _tell_apart([*living, *new])
         except BaseException:
             for agent in new:

@@ -76,10 +76,12 @@ class HostAgent:
     def read(self) -> bytes | int:
         """Wait for what the agent writes to its standard error, and return it; at its end, its exit status."""
         pipe = self._process.stderr
-        if pipe is not None:
+        if pipe is not None and not pipe.closed:
             # Processes that a rank has detached may keep the pipe open: the end of the agent counts.
             ready, _, _ = select.select([pipe.fileno(), self._ended], [], [])
             data = os.read(pipe.fileno(), 1 << 16) if pipe.fileno() in ready else b""
             if data:
                 return data
+            pipe.close()
+            os.close(self._ended)
         return self._process.wait()
