@@ -148,15 +148,15 @@ class _Waiting:
         """Say what is waited for, if it is time for that. Raises SpawnError: it is not waited for any longer."""
         passed = time.monotonic() - self._begun
         if passed >= self._seconds:
-            raise SpawnError(f"{what()}. It was waited for {self._seconds:g} s: RayEngine(timeout=...)")
+            raise SpawnError(f"{what()}, and RayEngine(timeout={self._seconds:g}) waits no longer")
         if passed >= self._next:
             self._next = 2 * passed
-            self._announce(f"{what()}. This has been waited for {passed:.0f} s, of {self._seconds:g} s")
+            self._announce(f"{what()} (for {passed:.0f} s, at most {self._seconds:g} s)")
 
 
 def _late(agents: Sequence[RayAgent], what: str) -> str:
     names = ", ".join(agent.name for agent in agents)
-    return f"{counted(len(agents), 'agent')} on nodes of Ray not {what} yet: {names}"
+    return f"the agent of {names} has not {what}" if len(agents) == 1 else f"the agents of {names} have not {what}"
 
 
 class RayAgent:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from meshrt.errors import SpawnError
 from meshrt.mesh.engine import Request
+from meshrt.selection import counted
 
 __all__ = ["Node", "Resources", "bundle_of", "describe", "hosts_of", "missing"]
 
@@ -78,15 +79,13 @@ def missing(bundle: Resources, hosts: int, strategy: str, nodes: Sequence[Node])
         need = {name: amount}
         free = _room(need, strategy, [node.free for node in nodes])
         if free < hosts:
-            text = f"{name}: {amount:g} for each host is free for {free} of {hosts}"
             total = _room(need, strategy, [node.total for node in nodes])
-            if total < hosts:
-                text += f", and all {len(nodes)} nodes together have it for {total}"
-            texts.append(text)
+            never = f"; with nothing else running, for {total}" if total < hosts else ""
+            texts.append(f"{name} {amount:g} is free for {free} of {counted(hosts, 'host')}{never}")
     if not texts:
         free = _room(bundle, strategy, [node.free for node in nodes])
         if free < hosts:
-            texts.append(f"all of {describe(bundle)} on one node is free for {free} of {hosts}")
+            texts.append(f"all of that on one node is free for {free} of {counted(hosts, 'host')}")
     return texts
 
 

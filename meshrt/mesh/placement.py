@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from meshrt.errors import SpawnError
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.engine import Engine, Placed, Program, Request
-from meshrt.mesh.engines import engine_of
 
 __all__ = ["Placement"]
 
@@ -19,6 +19,8 @@ _LOOK = 2.0
 _AGAIN = 0.05
 #: Seconds from the joining of an agent on another machine until it can start ranks.
 _JOIN = 60.0
+#: Loaded by name: an engine is above this floor.
+_DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
 
 
 class Placement:
@@ -54,7 +56,7 @@ class Placement:
         """
         with self._placing:
             living = {id(agent.placed): agent for agent in self._by_engine.get(engine, []) if not agent.gone}
-            placed = self._place(engine if engine is not None else engine_of("local"), request, living)
+            placed = self._place(engine if engine is not None else _default_engine(), request, living)
             agents = [living.get(id(each)) or self._connect(each) for each in placed]
             new = [agent for agent in agents if id(agent.placed) not in living]
             with self._lock:
@@ -140,3 +142,9 @@ def _kill_left(agent: AgentLink) -> None:
                 logging.getLogger("meshrt").warning(what, agent.host, error.strerror)
                 return
         time.sleep(_AGAIN)
+
+
+def _default_engine() -> Engine:
+    module, name = _DEFAULT_ENGINE
+    engine: Engine = getattr(importlib.import_module(module), name)()
+    return engine

@@ -42,22 +42,22 @@ def test_a_mesh_without_hosts_has_as_few_as_it_needs() -> None:
 
 def test_a_resource_that_others_use() -> None:
     nodes = [*GPUS[:2], *[node({"CPU": 16, "GPU": 8}, {"CPU": 16, "GPU": 2})] * 2]
-    assert missing({"CPU": 8, "GPU": 8}, 4, "STRICT_SPREAD", nodes) == ["GPU: 8 for each host is free for 2 of 4"]
+    assert missing({"CPU": 8, "GPU": 8}, 4, "STRICT_SPREAD", nodes) == ["GPU 8 is free for 2 of 4 hosts"]
     assert missing({"CPU": 8, "GPU": 8}, 2, "STRICT_SPREAD", nodes) == []
 
 
 def test_a_resource_that_the_cluster_does_not_have() -> None:
     assert missing({"CPU": 8, "TPU": 1}, 5, "STRICT_SPREAD", GPUS) == [
-        "CPU: 8 for each host is free for 4 of 5, and all 4 nodes together have it for 4",
-        "TPU: 1 for each host is free for 0 of 5, and all 4 nodes together have it for 0",
+        "CPU 8 is free for 4 of 5 hosts; with nothing else running, for 4",
+        "TPU 1 is free for 0 of 5 hosts; with nothing else running, for 0",
     ]
 
 
 def test_the_strategy_says_where_there_is_room() -> None:
     assert missing({"CPU": 8}, 8, "PACK", GPUS) == []
-    assert missing({"CPU": 8}, 8, "STRICT_PACK", GPUS)[0].startswith("CPU: 8 for each host is free for 2 of 8")
+    assert missing({"CPU": 8}, 8, "STRICT_PACK", GPUS)[0].startswith("CPU 8 is free for 2 of 8 hosts")
 
 
 def test_resources_that_are_free_on_different_nodes() -> None:
     nodes = [node({"CPU": 8, "GPU": 8}, {"CPU": 8}), node({"CPU": 8, "GPU": 8}, {"GPU": 8})]
-    assert missing({"CPU": 8, "GPU": 8}, 1, "PACK", nodes) == ["all of CPU 8, GPU 8 on one node is free for 0 of 1"]
+    assert missing({"CPU": 8, "GPU": 8}, 1, "PACK", nodes) == ["all of that on one node is free for 0 of 1 host"]
