@@ -220,7 +220,9 @@ def test_a_host_that_cannot_start_an_agent_is_named(cluster: Cluster, program: P
     wait_until(cluster.all_free, 20)
 
 
-def test_an_agent_that_ends_has_its_last_words_in_the_error(cluster: Cluster, program: Program) -> None:
+def test_an_agent_that_ends_has_its_last_words_in_the_error(
+    cluster: Cluster, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program.joins = False
     started = Group.start
 
@@ -230,12 +232,9 @@ def test_an_agent_that_ends_has_its_last_words_in_the_error(cluster: Cluster, pr
         actor.output.put(1)
         return actor
 
-    Group.start = start  # type: ignore[method-assign, assignment]
-    try:
-        with pytest.raises(SpawnError, match=r"ended before it joined, with exit status 1: no route to host"):
-            RayEngine().place(program, Request(1, 1), [])
-    finally:
-        Group.start = started  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(Group, "start", start)
+    with pytest.raises(SpawnError, match=r"ended before it joined, with exit status 1: no route to host"):
+        RayEngine().place(program, Request(1, 1), [])
 
 
 def test_one_that_does_not_join_is_ended(cluster: Cluster, program: Program) -> None:
