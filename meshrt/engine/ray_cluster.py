@@ -181,7 +181,11 @@ class Group:
             return taken
 
     def start(self, bundle: int, runtime_env: Mapping[str, object] | None) -> Actor:
-        """Start the actor of a bundle; it has all resources of it, and sees its GPUs alone."""
+        """Start the actor of a bundle; it has all resources of it, and sees its GPUs alone.
+
+        Raises:
+            UsageError: Ray refuses the environment.
+        """
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # optional: Ray
 
         ray = _ray()
@@ -198,6 +202,8 @@ class Group:
                 options["runtime_env"] = dict(runtime_env)
             place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
             return Actor(actor.options(scheduling_strategy=place, **options).remote())
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"Ray refuses the actor of a host: {_first_line(error)}") from error
         finally:
             ray.cloudpickle.unregister_pickle_by_value(ray_host)
 
@@ -243,10 +249,12 @@ def _kept_as_it_was() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return why an actor has ended, out of what Ray tells: what it was, its numbers, and at last why."""
+    """Return why an actor has ended, out of what Ray tells: what it was, its numbers or a traceback, and at last why."""
     text = " ".join(str(error).split())
-    begin = text.find(_BECAUSE)
-    return _first_line(error) if begin < 0 else text[begin : begin + _LONG]
+    first = _first_line(error)
+    if _BECAUSE in text:
+        return text[text.index(_BECAUSE) :][:_LONG]
+    return text if len(text) <= len(first) + _LONG else f"{first} ... {text[-_LONG:]}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -263,7 +263,8 @@ class RayAgent:
         except ChildProcessError as error:
             if not self._killed:
                 self.hint = f"Ray says: {error}"
-                self._program.announce(f"host {self.host}: {self.hint}")
+                if self.host:  # if it has not started, that is the error of the mesh
+                    self._program.announce(f"host {self.host}: {self.hint}")
         finally:
             os.close(self._writer)
             self._actor.kill()

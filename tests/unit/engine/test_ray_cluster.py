@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +19,13 @@ class Ray(ModuleType):
         super().__init__("ray")
         self.connected, self.error = connected, error
         self.inits: list[dict[str, Any]] = []
+        self.exceptions = SimpleNamespace(GetTimeoutError=TimeoutError)
 
     def is_initialized(self) -> bool:
         return self.connected
+
+    def get(self, reference: Exception, timeout: float | None) -> None:
+        raise reference
 
     def init(self, **options: Any) -> None:
         self.inits.append(options)
@@ -70,3 +74,19 @@ def test_a_call_does_not_connect_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ChildProcessError, match="not connected to Ray any more"):
         Actor(object()).call("read")
     Actor(object()).kill()
+
+
+def reason_of(error: Exception) -> str:
+    with pytest.raises(ChildProcessError) as raised:
+        Actor(SimpleNamespace(read=SimpleNamespace(remote=lambda: error))).call("read").get()
+    return str(raised.value)
+
+
+def test_what_ray_says_of_an_end_is_the_reason_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", Ray(connected=True))
+    died = "The actor died unexpectedly.\n\tclass_name: HostAgent\nThe actor is dead because its node\nhas died."
+    assert reason_of(RuntimeError(died)) == "The actor is dead because its node has died."
+    failed = "Failed to set up.\n" + "  File ...\n" * 100 + "Error: install virtualenv"
+    assert reason_of(RuntimeError(failed)).startswith("Failed to set up. ... ")
+    assert reason_of(RuntimeError(failed)).endswith("Error: install virtualenv")
+    assert reason_of(RuntimeError("Short,\nand why")) == "Short, and why"
