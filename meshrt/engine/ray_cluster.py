@@ -249,7 +249,7 @@ def _kept_as_it_was() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return why an actor has ended, out of what Ray tells: what it was, its numbers or a traceback, and at last why."""
+    """Return why an actor has ended, out of what Ray tells: what it was, its numbers, perhaps a traceback; then why."""
     text = " ".join(str(error).split())
     first = _first_line(error)
     if _BECAUSE in text:

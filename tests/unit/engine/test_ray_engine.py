@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from meshrt.engine import ray_engine
-from meshrt.engine.ray_engine import RayAgent, RayEngine
+from meshrt.engine.ray_agent import RayAgent
+from meshrt.engine.ray_engine import RayEngine
 from meshrt.engine.ray_needs import Node, Resources
 from meshrt.errors import SpawnError, UsageError
 from meshrt.mesh.engine import Request
