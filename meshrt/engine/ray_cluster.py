@@ -13,6 +13,7 @@ import itertools
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -31,6 +32,8 @@ _DEBUGGER = "PYTHONBREAKPOINT"
 _OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 #: Seconds for which Ray is asked at once: Ctrl-C is noticed between two questions.
 _POLL = 1
+#: Seconds for the cluster to answer.
+_ANSWER = 5.0
 #: What Ray's text says at last of an actor that has ended, and how much of that is shown.
 _BECAUSE = "The actor is dead because"
 _LONG = 300
@@ -49,10 +52,11 @@ def connect() -> None:
         return
     with _kept_as_it_was():
         try:
+            _check_that_it_answers(ray)
             ray.init(address="auto", log_to_driver=False, logging_level=logging.WARNING)
         except Exception as error:  # of many types: ConnectionError, RuntimeError, those of gRPC
             raise SpawnError(
-                f'engine="ray": no Ray cluster can be reached from here: {_first_line(error)}; start one with '
+                f'engine="ray": no Ray cluster can be reached from here: {_first_line(error).rstrip(".")}; start one with '
                 "ray start --head, name another with RAY_ADDRESS, or call ray.init(...) before the mesh is made"
             ) from error
 
@@ -230,6 +234,20 @@ def _ray() -> ModuleType:
         raise SpawnError(f'engine="ray" needs the package ray, which cannot be imported ({error}): {command}') from None
     module: ModuleType = ray
     return module
+
+
+def _check_that_it_answers(ray: ModuleType) -> None:
+    """Raise ConnectionError if the cluster does not: Ray itself would wait for it for minutes."""
+    if "://" in os.environ.get("RAY_ADDRESS", ""):
+        return  # not the address of a cluster, but of a server for clients
+    with contextlib.suppress(AttributeError):  # there is no public function for this
+        address: str | None = ray._private.services.canonicalize_bootstrap_address("auto")
+        if address is not None:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+            except OSError as error:
+                raise ConnectionError(f"{address} does not answer ({error})") from None
 
 
 @contextlib.contextmanager

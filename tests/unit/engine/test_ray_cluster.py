@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -61,6 +62,18 @@ def test_no_cluster_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", ray)
     with pytest.raises(SpawnError, match=r"no Ray cluster can be reached from here: Could not find any .*; start one"):
         connect()
+
+
+def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    ray = Ray(connected=False)
+    services = SimpleNamespace(canonicalize_bootstrap_address=lambda address: f"127.0.0.1:{port}")
+    ray._private = SimpleNamespace(services=services)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(SpawnError, match=rf"no Ray cluster can be reached from here: 127.0.0.1:{port} does not answer"):
+        connect()
+    assert not ray.inits
 
 
 def test_no_ray_is_one_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
