@@ -4,8 +4,8 @@ An actor starts the host agent of its node and passes on what that writes (`mesh
 travels as an argument of a call of the actor, which Ray stores nowhere. The agent then joins as one of ssh does: Ray
 carries neither calls nor data. The actor, the agent and its ranks end together, whichever ends first.
 
-A bundle whose agent is lost stays in its group: Ray places it again on another node, and the next mesh has its agent
-started there.
+A lost bundle stays in its group, and Ray places it again when it has noticed the loss, which takes longer than here.
+Until then a replacement has a new group, on other nodes; the lost bundle is used if it is placed before that.
 """
 
 from __future__ import annotations
@@ -74,13 +74,7 @@ class RayEngine:
         taken: list[tuple[Group, int]] = []
         new: list[RayAgent] = []
         try:
-            for group in groups:
-                taken += [(group, index) for index in group.take(count - len(taken))]
-            if len(taken) < count:
-                taken += self._reserve(program, groups, count - len(taken), bundle)
-            for group in dict.fromkeys(group for group, _ in taken):
-                while not group.ready():
-                    waiting.check(functools.partial(self._unplaced, group))
+            taken += self._bundles(program, groups, count, bundle, waiting)
             while taken:
                 new.append(RayAgent(*taken[0], program, self.runtime_env))
                 taken.pop(0)
@@ -91,15 +85,33 @@ class RayEngine:
         except BaseException:
             for agent in new:
                 agent.undo()
-            for group, index in taken:
-                group.release(index)
+            _release(taken)
             raise
         return new
 
-    def _reserve(self, program: Program, groups: list[Group], count: int, bundle: Resources) -> list[tuple[Group, int]]:
-        apart = [node for group in groups for node in group.places().values()] if self.strategy == _APART else []
-        group = Group(f"meshrt-{program.new_mark()}", bundle, count, self.strategy, apart)
-        return [(group, index) for index in group.take(count)]
+    def _bundles(
+        self, program: Program, groups: list[Group], count: int, bundle: Resources, waiting: _Waiting
+    ) -> list[tuple[Group, int]]:
+        """Return bundles that Ray has placed: those whose agents were lost, and those of a new group."""
+        taken = _take(groups, count)
+        if len(taken) < count:
+            apart = [node for group in groups for node in group.places().values()] if self.strategy == _APART else []
+            groups = [*groups, Group(f"meshrt-{program.new_mark()}", bundle, count - len(taken), self.strategy, apart)]
+            taken += _take(groups[-1:], count)
+        try:
+            for group in dict.fromkeys(group for group, _ in taken):
+                while not group.ready():
+                    waiting.check(functools.partial(self._unplaced, group))
+                    # Ray may have noticed a loss, and have placed that bundle where the new one was to be.
+                    again = _take([other for other in groups if other is not group and other.ready()], count)
+                    if len(again) == count:
+                        _release(taken)
+                        return again
+                    _release(again)
+        except BaseException:
+            _release(taken)
+            raise
+        return taken
 
     def _unplaced(self, group: Group) -> str:
         placed = group.places()
@@ -108,6 +120,19 @@ class RayEngine:
         why = missing(group.bundle, count, self.strategy, [node for node in nodes() if node.identity not in used])
         what = f"Ray has not placed {counted(count, 'host')} with {describe(group.bundle)} each"
         return f"{what}: {'; '.join(why) or 'its nodes have that free, see `ray status`'}"
+
+
+def _take(groups: Sequence[Group], count: int) -> list[tuple[Group, int]]:
+    """Take free bundles, at most so many."""
+    taken: list[tuple[Group, int]] = []
+    for group in groups:
+        taken += [(group, index) for index in group.take(count - len(taken))]
+    return taken
+
+
+def _release(taken: Sequence[tuple[Group, int]]) -> None:
+    for group, index in taken:
+        group.release(index)
 
 
 def _tell_apart(agents: Sequence[RayAgent]) -> None:

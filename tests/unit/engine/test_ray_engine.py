@@ -106,7 +106,8 @@ class Group:
         cluster.groups.append(self)
 
     def ready(self) -> bool:
-        return self.cluster.places
+        self.cluster.asked(self)
+        return self.cluster.places and self.number not in self.cluster.unplaced
 
     def places(self) -> dict[int, str]:
         first = sum(group.hosts for group in self.cluster.groups[: self.number])
@@ -134,7 +135,10 @@ class Cluster:
         self.actors: list[Actor] = []
         self.hosts: dict[int, str] = {}
         self.places = True
+        self.unplaced: set[int] = set()
         self.problem = ""
+        #: Called when a group is asked whether it is placed.
+        self.asked: Callable[[Group], object] = lambda group: None
 
     def all_free(self) -> bool:
         return all(len(group.free) == group.hosts for group in self.groups)
@@ -188,6 +192,34 @@ def test_a_lost_host_is_replaced_in_its_bundle(cluster: Cluster, program: Progra
     assert program.said == ["host host0.0: Ray says: its node has died"]
     again = engine.place(program, Request(2, 2), [second])
     assert again[1] is second and again[0] is not first and len(cluster.groups) == 1
+    assert isinstance(first, RayAgent) and first.stderr is not None
+    first.stderr.close()
+    end(cluster, again)
+
+
+def test_a_loss_that_ray_has_not_noticed_is_replaced_on_another_node(cluster: Cluster, program: Program) -> None:
+    engine = RayEngine()
+    first, second = engine.place(program, Request(2, 2), [])
+    again = engine.place(program, Request(2, 2), [second])
+    assert again[0] is second and len(cluster.groups) == 2
+    assert cluster.groups[1].apart == ["id0", "id1"]
+    end(cluster, [first, *again])
+
+
+def test_a_lost_bundle_that_is_placed_first_is_used(cluster: Cluster, program: Program) -> None:
+    engine = RayEngine()
+    first, second = engine.place(program, Request(2, 2), [])
+    cluster.unplaced = {1}
+
+    def notice(group: Group) -> None:
+        if group.number == 1:
+            first.kill()
+            assert first.wait(20)
+
+    cluster.asked = notice
+    again = engine.place(program, Request(2, 2), [second])
+    assert again[1] is second and again[0] is not first
+    assert len(cluster.groups[1].free) == 1
     assert isinstance(first, RayAgent) and first.stderr is not None
     first.stderr.close()
     end(cluster, again)
