@@ -56,8 +56,9 @@ def connect() -> None:
             ray.init(address="auto", log_to_driver=False, logging_level=logging.WARNING)
         except Exception as error:  # of many types: ConnectionError, RuntimeError, those of gRPC
             raise SpawnError(
-                f'engine="ray": no Ray cluster can be reached from here: {_first_line(error).rstrip(".")}; start one with '
-                "ray start --head, name another with RAY_ADDRESS, or call ray.init(...) before the mesh is made"
+                f'engine="ray": no Ray cluster can be reached from here: {_first_line(error).rstrip(".")}; '
+                "start one with ray start --head, name another with RAY_ADDRESS, or call ray.init(...) before the mesh "
+                "is made"
             ) from error
 
 
