@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from meshrt.memory.api import memory
     from meshrt.mesh.actor_mesh import ActorMesh
     from meshrt.mesh.future import Future
-    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, proc_mesh, this_host
+    from meshrt.mesh.host_mesh import HostMesh
+    from meshrt.mesh.proc_mesh import ProcMesh, host_mesh, proc_mesh, this_host
     from meshrt.mesh.program import shutdown_context
     from meshrt.mesh.restarts import Restart
     from meshrt.mesh.this_proc import this_proc
@@ -83,7 +84,7 @@ _HOME = {
     "Context": "meshrt.actor.context",
     "Extent": "meshrt.selection",
     "Future": "meshrt.mesh.future",
-    "HostMesh": "meshrt.mesh.proc_mesh",
+    "HostMesh": "meshrt.mesh.host_mesh",
     "LocalEngine": "meshrt.engine.local",
     "MeshTrait": "meshrt.selection",
     "ObjectRef": "meshrt.store.refs",
@@ -101,6 +102,7 @@ _HOME = {
     "current_size": "meshrt.actor.context",
     "debug_client": "meshrt.debug.prompt.scripted",
     "endpoint": "meshrt.actor.endpoint",
+    "host_mesh": "meshrt.mesh.proc_mesh",
     "memory": "meshrt.memory",
     "proc_mesh": "meshrt.mesh.proc_mesh",
     "put": "meshrt.store.put",
@@ -162,6 +164,7 @@ __all__ = [
     "current_size",
     "debug_client",
     "endpoint",
+    "host_mesh",
     "memory",
     "proc_mesh",
     "put",

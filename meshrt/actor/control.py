@@ -23,6 +23,7 @@ from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
 from meshrt.hooks.table import hooks
+from meshrt.store.machine import be_apart
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
@@ -30,15 +31,15 @@ from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import Connection, Link
 from meshrt.transport.threads import RuntimeThread
 from meshrt.transport.timers import Timers
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.peer import Reply, Requests
-from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Refusal, Request
+from meshrt.wire.tree import TO_RANK, Answer, Certified, DroppedEvents, End, Ping, Pong, Refusal, Request
 
 if TYPE_CHECKING:
     from meshrt.hooks.services import RankServices
-    from meshrt.wire.certificate import Certificate
 
 __all__ = ["ControlThread"]
 
@@ -66,8 +67,8 @@ class ControlThread:
         deliver: ``deliver(actor, link, leftover)`` for a proved caller.
         on_stop: ``on_stop(drain, why)``; ``why`` is "" unless an error is the reason.
         operations: name -> handler.
-        door: Connections of other machines come from here, as descriptors; None: there are none.
-        certificate: Of the program, for those.
+        door: Connections of other machines come from here, as descriptors; None: they are given to `admit`.
+        certificate: Of the program, for those; None: it has one machine so far.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class ControlThread:
             serves=lambda name: name.startswith(endpoint),
         )
         self._door = door
-        self._certificate = certificate
+        self.certificate = certificate
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         #: Those to the root; what is called with their answers is called on this thread.
         self.requests = Requests(self.send)
@@ -169,6 +170,11 @@ class ControlThread:
     def listen_again(self) -> None:
         """Make the socket for new callers again, if it was removed."""
         self.call_soon(self._entrance.listen_again)
+
+    def admit(self, sock: socket.socket, certificate: Certificate) -> None:
+        """Take a connection of another machine (an actor host in the root)."""
+        self.certificate = certificate
+        self.call_soon(lambda: self._admit(sock))
 
     def settle(self, timeout: float) -> None:
         """Wait until the functions given to `call_soon` have run, at most ``timeout`` seconds."""
@@ -237,13 +243,15 @@ class ControlThread:
             return
         _, descriptors, _, _ = socket.recv_fds(self._door, 1, 1, socket.MSG_DONTWAIT)
         for descriptor in descriptors:
-            sock = socket.socket(fileno=descriptor)
-            if self._certificate is None:
-                sock.close()
-            else:
-                self._entrance.admit(secured(sock, self._certificate))
+            self._admit(socket.socket(fileno=descriptor))
         if not descriptors:  # the agent has ended
             self.selector.unregister(self._door)
+
+    def _admit(self, sock: socket.socket) -> None:
+        if self.certificate is None:
+            sock.close()
+        else:
+            self._entrance.admit(secured(sock, self.certificate))
 
     def _let_in(self, sock: Connection, caller: ServerHandshake) -> None:
         link = link_of(sock)
@@ -289,6 +297,9 @@ class ControlThread:
                 if drain:
                     self._entrance.read_now()  # what callers have sent was sent before this
                 self._on_stop(drain, why)
+            case Certified(certificate=certificate):
+                be_apart()
+                self.certificate = Certificate(*certificate)
             case unknown:
                 assert_never(unknown)
 

@@ -61,6 +61,7 @@ from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.selection import Shape
 from meshrt.store.store import Store
 from meshrt.transport.process import ProcessRuntime, set_runtime
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.codec import text_of
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import (
@@ -194,7 +195,7 @@ class RankProcess:
             host=birth.host,
             mesh_id=birth.mesh_id,
             rank=birth.rank,
-            certificate=lambda: birth.certificate,
+            certificate=lambda: self.control.certificate,
         )
         self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)
@@ -440,9 +441,9 @@ class RankProcess:
 
         self.ask_later(Watch(mesh_id, rank), answered)
 
-    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[HostAddress | None], None]) -> None:
         """Call back when another rank listens."""
-        self.ask_later(WhenBorn(mesh_id, rank), lambda _answer, _error: callback())
+        self.ask_later(WhenBorn(mesh_id, rank), lambda born, _error: callback(None if born is None else born.host))
 
     def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
         """Tell that an actor is about to be built on a view of a mesh."""

@@ -76,7 +76,10 @@ class CommandEngine:
     seconds: float = 60.0
 
     def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
-        """Return the agents of the first ``request.hosts`` hosts; starts those that do not run, and waits for them."""
+        """Return the agents of the first ``request.hosts`` hosts; starts those that do not run, and waits for them.
+
+        Those that were lost come last.
+        """
         if len(self.hosts) != len(self.commands):
             both = f"hosts: {len(self.hosts)}, commands: {len(self.commands)}"
             raise SpawnError(f"{both}; expected a command for each host")
@@ -84,7 +87,8 @@ class CommandEngine:
         placed: list[Placed] = []
         new: list[CommandAgent] = []
         try:
-            for host, command in [*zip(self.hosts, self.commands, strict=True)][: request.hosts]:
+            hosts = sorted(zip(self.hosts, self.commands, strict=True), key=lambda each: each[0] in request.lost)
+            for host, command in hosts[: request.hosts]:
                 running = next((each for each in left if each.host == host), None)
                 if running is None:
                     new.append(self._start(host, command, program))

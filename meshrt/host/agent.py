@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from meshrt.errors import MeshError, ProtocolError
+from meshrt.errors import MeshError, ProtocolError, SpawnError
 from meshrt.hooks.fate import Fate
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
@@ -27,6 +28,7 @@ from meshrt.host.dumps import Dumps
 from meshrt.host.elsewhere import Doors, OwnDirectories, remove_sockets
 from meshrt.host.family import Families
 from meshrt.host.gather import Gathers
+from meshrt.host.limits import check_limits, own_gpus
 from meshrt.host.logspace import LogSpace
 from meshrt.host.memory import Measures
 from meshrt.host.oom import OutOfMemory
@@ -36,14 +38,14 @@ from meshrt.host.rootlink import RootGoneError, RootLink
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
-from meshrt.store.machine import be_machine, machine_of
+from meshrt.store.machine import be_apart, be_machine, machine_of
 from meshrt.store.server import StoreServer
 from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.link import Link
 from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
-from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address, control_frame, relayed_frame
 from meshrt.wire.errors import refusal
@@ -55,6 +57,7 @@ from meshrt.wire.tree import (
     FROM_ROOT,
     TO_RANK,
     Bye,
+    Certified,
     DroppedEvents,
     End,
     FromRank,
@@ -188,6 +191,8 @@ class Agent:
         match FROM_ROOT.decode(frame.payload):
             case Hello() as hello:
                 self._on_hello(hello)
+            case Certified(certificate=certificate):
+                self._be_certified(Certificate(*certificate))
             case Bye():
                 raise _Goodbye
             case Spawn() as spawn:
@@ -207,21 +212,14 @@ class Agent:
                 assert_never(unknown)
 
     def _on_hello(self, hello: Hello) -> None:
-        certificate = None if hello.certificate is None else Certificate(*hello.certificate)
         directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)
         if hello.machine:
             be_machine(hello.machine)
             self._own = OwnDirectories(hello.machine, self._warn)
             directory, run_directory = self._own.runtime, self._own.run
-        ports: tuple[Port, ...] = ()
-        if certificate is not None:
-            self._doors = Doors(self._selector, self._children, self._later)
-            ports = self._doors.ports
-        address = HostAddress(machine_of(self._pid), self._pid, os.fsencode(directory), ports)
+        address = HostAddress(machine_of(self._pid), self._pid, os.fsencode(directory))
         secret = Secret(hello.secret)
-        self._program = _Program(
-            hello.run_id, address, run_directory, secret, hello.host, list(hello.argv), certificate
-        )
+        self._program = _Program(hello.run_id, address, run_directory, secret, hello.host, list(hello.argv), None)
         self._strays.families = Families(hello.families)
         self._starter.log_space = LogSpace(hello.logs_limit, self._warn)
         sys.path[:] = map(os.fsdecode, hello.sys_path)
@@ -242,9 +240,28 @@ class Agent:
             if os.path.isdir(directory):
                 raise
             raise RootGoneError from None  # it is about to end, and has removed its directory
-        if self._own is not None:
-            self._root.tell(Joined(address))
+        if hello.certificate is not None:
+            self._be_certified(Certificate(*hello.certificate))
         self._root.tell(Serves())
+
+    def _be_certified(self, certificate: Certificate) -> None:
+        """The program has several machines: open the port of this one, for its ranks. A no-op the second time."""
+        program = self._described
+        if program.certificate is None:
+            be_apart()
+            self._doors = Doors(self._selector, self._children, self._later)
+            address = program.address._replace(ports=self._doors.ports)
+            self._program = program = replace(program, address=address, certificate=certificate)
+            for child in self._children.values():
+                if child.pid:
+                    self._send_rank(child, control_frame(Certified(certificate)))
+        self._root.tell(Joined(program.address))
+
+    @property
+    def _described(self) -> _Program:
+        if self._program is None:
+            raise ProtocolError("a control message that is not 'hello'; expected that first")
+        return self._program
 
     def _on_root_exit(self, _events: int) -> None:
         raise RootGoneError
@@ -252,21 +269,34 @@ class Agent:
     # -- starting
 
     def _on_spawn(self, spawn: Spawn) -> None:
-        program = self._program
-        if program is None:
-            raise ProtocolError("a control message of type 'spawn'; expected 'hello' first")
+        program = self._described
         incomplete = self._incomplete.setdefault(spawn.mesh, [])
         incomplete.append(spawn)
         if spawn.more:
             return
         del self._incomplete[spawn.mesh]
-        births = (birth for part in incomplete for birth in self._births(program, part))
+        births = self._checked(birth for part in incomplete for birth in self._births(program, part))
         if spawn.preload:
             self._starter.start_preloaded(
                 spawn.mesh, births, program.run_directory, list(spawn.preload), dict(spawn.common_env)
             )
         else:
             self._starter.start(births, program.run_directory)
+
+    def _checked(self, births: Iterable[Birth]) -> Iterator[Birth]:
+        """Yield the ranks that this machine can hold; the others are reported."""
+        problem: SpawnError | None = None
+        for index, birth in enumerate(births := tuple(births)):
+            try:
+                if index == 0 and self._own is not None:  # the root has looked at the machine of the script
+                    check_limits(len(births), len(self._children))
+                birth.env = own_gpus(birth.env)
+            except SpawnError as error:
+                problem = error
+            if problem is None:
+                yield birth
+            else:
+                self._not_started(birth, f"host {birth.host}: {problem}")
 
     def _births(self, program: _Program, spawn: Spawn) -> Iterator[Birth]:
         for rank in spawn.ranks:
@@ -304,6 +334,9 @@ class Agent:
             self._not_started(child.birth, f"it cannot be watched: {error.strerror} (see ulimit -n, and memory)")
             return
         self._children[address] = child
+        certificate = self._described.certificate
+        if certificate is not None and child.birth.certificate is None:  # a zygote was forked before it was known
+            self._send_rank(child, control_frame(Certified(certificate)))
         self._root.tell(Started(*address, pid))
         if address[0] in self._stopping:
             self._stopping[address[0]].add(child.birth.family)

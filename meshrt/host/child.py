@@ -58,7 +58,7 @@ class Birth:
     run_directory: str
     #: Control operations that it serves itself before any other: ``[name, body]``.
     operations: Sequence[tuple[str, Body]]
-    #: Of the program; None: it has one machine.
+    #: Of the program; None: it has one machine so far.
     certificate: Certificate | None = field(default=None, repr=False)
 
 
@@ -71,20 +71,19 @@ class Plumbing:
     stdout: int
     stderr: int
     fault_file: int
-    #: Where connections of other machines come from; None: there are none.
-    door: socket.socket | None = None
+    #: Where connections of other machines come from.
+    door: socket.socket
 
     def descriptors(self) -> set[int]:
         """Return the descriptors that the rank keeps."""
-        own = {self.control.fileno(), self.listener.fileno(), self.stdout, self.stderr, self.fault_file}
-        return own if self.door is None else {*own, self.door.fileno()}
+        sockets = {self.control.fileno(), self.listener.fileno(), self.door.fileno()}
+        return {*sockets, self.stdout, self.stderr, self.fault_file}
 
     def close(self) -> None:
         """Close them in the agent once the rank has them."""
         self.control.close()
         self.listener.close()
-        if self.door is not None:
-            self.door.close()
+        self.door.close()
         os.close(self.stdout)
         os.close(self.stderr)
 
@@ -100,7 +99,7 @@ class Child:
     fault_file: int
     path: str
     #: Gives the rank connections of other machines.
-    door: socket.socket | None = None
+    door: socket.socket
     pid: int = 0
     pidfd: int = -1
     #: Why the agent itself had to end it.
@@ -127,11 +126,10 @@ class Child:
             path = socket_path(os.fsdecode(birth.address.directory), birth.mesh_id, birth.rank)
             listener = listening_socket(path)
             cleanup += [listener.close, lambda: os.unlink(path)]
-            door: tuple[socket.socket, socket.socket] | None = None
-            if birth.certificate is not None:
-                door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                cleanup += [door[0].close, door[1].close]
-                door[0].setblocking(False)
+            # In any case: a program that has one machine now may have several later.
+            door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            cleanup += [door[0].close, door[1].close]
+            door[0].setblocking(False)
             pipes = []
             for _ in range(2):
                 pipe = os.pipe2(os.O_CLOEXEC)
@@ -144,8 +142,8 @@ class Child:
             raise
         log = RankLog(log_path, warn, space)
         streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
-        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path, door and door[0])
-        return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file, door and door[1])
+        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path, door[0])
+        return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file, door[1])
 
     @property
     def address(self) -> Address:
@@ -155,8 +153,7 @@ class Child:
     def close(self) -> None:
         """Close and remove what `prepare` has made, and what is left of its output."""
         self.link.close()
-        if self.door is not None:
-            self.door.close()
+        self.door.close()
         for stream in self.streams:
             stream.end()
         self.log.close()

@@ -51,7 +51,7 @@ class Doors:
         """Pass a connection on to the rank that it asks for, or close it: the peer dials again, if it may."""
         with sock, contextlib.suppress(OSError):
             child = self._child(name)
-            if child is not None and child.door is not None:
+            if child is not None:
                 socket.send_fds(child.door, [b"."], [sock.fileno()])
 
     def _child(self, name: str) -> Child | None:

@@ -8,14 +8,14 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from meshrt.errors import UsageError
+from meshrt.hooks.measured import Measured
 from meshrt.hooks.services import RootServices
-from meshrt.host.osutil import resident_bytes
 from meshrt.inspect.operations import Listing, MeshStatus, ProgramStatus, RankRow, StateGroup
 from meshrt.inspect.waittext import waits_of
 from meshrt.program.program import program_of
 from meshrt.program.states import State, Stop
 from meshrt.program.targets import Actor, Targets
-from meshrt.program.words import DEAD, silence
+from meshrt.program.words import silence
 from meshrt.selection import STATE_WORDS, Shape, near_miss
 
 __all__ = ["row_of", "rows_of", "status_of", "with_memory"]
@@ -58,9 +58,10 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Listing:
     return Listing(rows[:shown], len(rows) - shown, state)
 
 
-def with_memory(rows: Iterable[RankRow]) -> list[RankRow]:
-    """Return rows with `RankRow.rss`. Any thread."""
-    return [replace(row, rss=resident_bytes(row.pid) if row.state != DEAD and row.pid else 0) for row in rows]
+def with_memory(rows: Sequence[RankRow], measured: Measured) -> list[RankRow]:
+    """Return rows with `RankRow.rss`, as host agents have measured it."""
+    facts = (measured.ranks.get((row.mesh, row.rank)) for row in rows)
+    return [replace(row, rss=0 if known is None else known.rss or 0) for row, known in zip(rows, facts, strict=True)]
 
 
 def row_of(actor: Actor, rank: int, stop: Stop, state: State) -> RankRow:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from meshrt.hooks.services import RootServices, ToolClient
@@ -26,11 +24,12 @@ from meshrt.inspect.tree import Stacks
 from meshrt.program.program import program_of
 from meshrt.program.states import PostMortem
 from meshrt.program.targets import Targets, mesh_name
-from meshrt.program.words import STOPPED
+from meshrt.program.words import DEAD, STOPPED
 
 __all__ = ["Looking"]
 
 _STACK_SECONDS = 1.0
+_MEASURE_SECONDS = 0.5
 
 
 class Looking:
@@ -55,8 +54,13 @@ class Looking:
         listed = rows_of(targets, asked.state or STOPPED, asked.actor, asked.ranks)
         if not asked.memory:
             return listed
-        rows = await asyncio.get_running_loop().run_in_executor(None, with_memory, listed.rows)
-        return replace(listed, rows=rows)
+        ranks: dict[str, set[int]] = {}
+        for row in listed.rows:
+            if row.state != DEAD:
+                ranks.setdefault(row.mesh, set()).add(row.rank)
+        asked_for = {mesh_id: sorted(members) for mesh_id, members in ranks.items()}
+        measured = await self._services.measure(asked_for, _MEASURE_SECONDS, work=True)
+        return replace(listed, rows=with_memory(listed.rows, measured))
 
     async def _status(self, client: ToolClient, asked: ReadStatus) -> ProgramStatus:
         return status_of(await self._targets(hosts=asked.hosts), self._services)

@@ -16,14 +16,18 @@ from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.engine import Placed
 from meshrt.transport.liveness import ROOT_SECONDS
 from meshrt.wire.addresses import HostAddress
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address, Message, control_frame
 from meshrt.wire.frames import Frame
-from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, FromAgent, FromRank, Ping
+from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, Certified, FromAgent, FromRank, Ping
 
 if TYPE_CHECKING:
     import asyncio
 
 __all__ = ["AgentLink", "AgentPulse"]
+
+#: Errors of a connection whose other side has said nothing for long. The kernel may have heard of the reason.
+_SILENT = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class AgentLink:
@@ -183,6 +187,13 @@ class AgentLink:
                 return False
         return True
 
+    def certify(self, certificate: Certificate) -> None:
+        """Have it open a port; ``joined`` is set when it has said which, or has ended. Any thread."""
+        self.joined.clear()
+        self.send(Certified(certificate))
+        if self.gone:
+            self.joined.set()
+
     def answered(self, number: int) -> None:
         """It has answered a question of `hear`, or of `AgentPulse`."""
         if number == self._question:
@@ -208,7 +219,7 @@ class AgentLink:
     def why(self) -> str:
         """Why its link has ended, if that is known."""
         error = self._link.error
-        if not self.machine or error is None or error.errno != errno.ETIMEDOUT:
+        if not self.machine or error is None or error.errno not in _SILENT:
             return self.placed.hint
         why = f"its machine has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
         return f"{why}. {self.placed.hint}" if self.placed.hint else why

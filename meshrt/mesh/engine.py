@@ -100,11 +100,13 @@ class Request:
         hosts: How many hosts it has; None: it does not say, and takes all that the engine has.
         ranks: How many ranks it has, which are divided evenly among the agents.
         gpus: The size of its dimension of this name: on each host, where it says how many hosts it has.
+        lost: Names of hosts that were lost: others are better, if there are any.
     """
 
     hosts: int | None
     ranks: int
     gpus: int | None = None
+    lost: Sequence[str] = ()
 
 
 class Engine(Protocol):

@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import sys
+from collections.abc import Sequence
 from typing import assert_never
 
 from meshrt.mesh.agent_reports import AgentReports
@@ -27,6 +28,7 @@ from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.protocol import store_path
 from meshrt.wire.addresses import socket_path
+from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address
 from meshrt.wire.tree import (
     DroppedOfRanks,
@@ -51,6 +53,8 @@ __all__ = ["HostAgents"]
 
 #: Bytes of the script's arguments that the ranks are told.
 _ARGV_MAX = 512 << 10
+#: Seconds for an agent that runs to open its port.
+_OPEN = 5.0
 
 
 class HostAgents:
@@ -84,7 +88,8 @@ class HostAgents:
         self._lifecycle = lifecycle
         self._reports = reports
         self._terminal = terminal
-        self._placement = Placement(Invitations(run, loop, terminal.announce), self._connect, self._attach)
+        invitations = Invitations(run, loop, registry.own, terminal.announce)
+        self._placement = Placement(invitations, self._connect, self._attach)
         self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
         self._home = home
         loop.post(lambda: self._pulse.start(loop.running))
@@ -93,7 +98,22 @@ class HostAgents:
 
     def of(self, engine: Engine | None, request: Request) -> list[AgentLink]:
         """Return the agents of an engine (None: the local one) for a mesh, see `Engine.place`. Not on the loop."""
-        return self._placement.of(engine, request)
+        agents = self._placement.of(engine, request)
+        if self._run.certificate is not None:
+            self._certify(self._run.certificate)
+        return agents
+
+    def spare(self, lost: AgentLink, used: Sequence[AgentLink], ranks: int) -> AgentLink:
+        """Return an agent in the place of one that is lost, see `Placement.spare`. Not on the loop."""
+        return self._placement.spare(lost, used, ranks)
+
+    def _certify(self, certificate: Certificate) -> None:
+        """The program has several machines: have all agents open a port, also those that were placed before."""
+        closed = [agent for agent in self.all() if agent.address is not None and not agent.address.ports]
+        for agent in closed:
+            agent.certify(certificate)
+        for agent in closed:
+            agent.joined.wait(_OPEN)  # one that a signal has stopped opens it when it goes on
 
     def all(self) -> list[AgentLink]:
         """Return those that have not ended."""
@@ -189,7 +209,8 @@ class HostAgents:
         self._placement.lose(agent)
         directory = self._run.directory
         sockets = [socket_path(directory, *address) for address in self._registry.placed_on(agent)]
-        for path in (store_path(directory, agent.pid), *sockets):
+        # Those of another machine are there, and its agent's pid may be that of another one here.
+        for path in () if agent.machine else (store_path(directory, agent.pid), *sockets):
             with contextlib.suppress(FileNotFoundError):  # it had removed some itself
                 os.unlink(path)
         self._home.remove(agent)

@@ -11,9 +11,10 @@ import queue
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.registry import OwnMesh
 from meshrt.mesh.run import Run
 from meshrt.store.machine import be_apart
 from meshrt.transport.connecting import link_of, secured
@@ -82,15 +83,19 @@ class Invitations:
     Args:
         run: Gets the certificate, and the addresses of the port.
         loop: Serves the port.
+        own: The meshes of the script itself, which ranks of other machines reach by the same port.
         announce: Writes a line on the terminal.
     """
 
-    def __init__(self, run: Run, loop: RootLoop, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, run: Run, loop: RootLoop, own: Mapping[str, OwnMesh], announce: Callable[[str], None]
+    ) -> None:
         self.run_id = run.run_id
         self.directory = os.fsencode(run.directory)
         self.announce = announce
         self._run = run
         self._loop = loop
+        self._own = own
         self._lock = threading.Lock()
         self._marks = 0
         self._invited: dict[str, Invitation] = {}
@@ -136,11 +141,14 @@ class Invitations:
 
     def _give(self, name: str, sock: socket.socket) -> None:
         certificate = self._run.certificate
-        if name.startswith("agent/") and certificate is not None:
-            end_when_silent(sock, ROOT_SECONDS)
-            self._entrance.admit(secured(sock, certificate))
-        else:
-            sock.close()
+        match name.split("/"):
+            case ["agent", _] if certificate is not None:
+                end_when_silent(sock, ROOT_SECONDS)
+                self._entrance.admit(secured(sock, certificate))
+            case ["rank", mesh_id, "0"] if certificate is not None and mesh_id in self._own:
+                self._own[mesh_id].admit(sock, certificate)
+            case _:
+                sock.close()
 
     def _expects(self, name: str) -> bool:
         invitation = self._invited.get(name)

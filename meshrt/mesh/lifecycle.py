@@ -59,6 +59,8 @@ class Lifecycle:
         self._failing_soon = False
         #: Called when a mesh has settled and is not being stopped: what the program may need later is loaded then.
         self.on_settled: list[Callable[[], None]] = []
+        #: Called with an agent that is lost, and a mesh that has ranks to be started again elsewhere.
+        self.on_homeless: list[Callable[[AgentLink, MeshRecord], None]] = []
         #: Meshes that a rank has made: they end with it.
         self._owned: dict[Address, list[str]] = {}
         stopping.on_killed.append(self.gone)
@@ -129,8 +131,11 @@ class Lifecycle:
             callback()
         self._fail_pending_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=waited_for)
-        self._services.announce(f"{record.name} {where} {fate}: it is started again ({record.incarnations[rank]})")
         self._end_owned(mesh_id, rank, fate)
+        if fate.kind == "host":
+            record.homeless.add(rank)  # `lose` goes on, with all of them
+            return
+        self._services.announce(f"{record.name} {where} {fate}: it is started again ({record.incarnations[rank]})")
         record.agent_of[rank].send_frames(record.births([rank]))
 
     def _fail_pending_soon(self) -> None:
@@ -205,7 +210,11 @@ class Lifecycle:
                         f"the agent of host {agent.host} is gone, and {counted(len(ranks))} of {record.name}"
                         + (f" ({agent.why})" if agent.why else "")
                         + ("" if record.stopped is None else ", which was being stopped")
+                        + (f"; {counted(len(record.homeless))} to be started again" if record.homeless else "")
                     )
+                if record.homeless:
+                    for move in self.on_homeless:
+                        move(agent, record)
             record.stopped_agents.add(agent)
             self._stopping.check(record)
 

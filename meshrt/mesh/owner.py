@@ -17,7 +17,7 @@ from meshrt.wire.addresses import MeshAddress
 from meshrt.wire.operations import Initialized, StopMesh, WhenInitialized
 
 if TYPE_CHECKING:
-    from meshrt.mesh.engine import Engine
+    from meshrt.mesh.host_mesh import Hosts
 
 __all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 
@@ -34,7 +34,7 @@ class MeshOwner(Protocol):
 
     def owns(self, mesh_id: str) -> bool: ...
     def about(self, mesh_id: str, rank: int) -> tuple[str, int]: ...
-    def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str: ...
+    def spawn(self, spec: MeshSpec, hosts: Hosts) -> str: ...
     def address_of(self, mesh_id: str) -> MeshAddress: ...
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
@@ -61,14 +61,14 @@ class RankOwner:
         """Whether this rank made the mesh."""
         return mesh_id in self._names
 
-    def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str:
+    def spawn(self, spec: MeshSpec, hosts: Hosts) -> str:
         """Ask the root to start the ranks. Raises MeshError with its refusal."""
-        if engine is not None:
+        if hosts.engine is not None:
             raise UsageError(
                 "a mesh made inside a rank is placed as its program's meshes are: engine= is for the script"
             )
         call = current_call()
-        request = spec.to_request("" if call is None else call.instance.name)
+        request = spec.to_request("" if call is None else call.instance.name, hosts.mesh_id, hosts.members)
         spawned = self._runtime.tree.ask(request, _SPAWN_SECONDS)
         self._names[spawned.mesh] = spawned.name
         self._sizes[spawned.mesh] = spec.extent.nelements

@@ -7,12 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from meshrt.errors import SpawnError
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.engine import Engine, Placed, Program, Request
 
-__all__ = ["Placement"]
+__all__ = ["Placement", "wait_until_joined"]
 
 #: Seconds for which processes are looked for, if no descriptor is free for that, and between two tries.
 _LOOK = 2.0
@@ -39,6 +40,8 @@ class Placement:
         self._connect = connect
         self._attach = attach
         self._by_engine: dict[Engine | None, list[AgentLink]] = {}
+        #: Those that have ended by themselves, with what had placed them.
+        self._lost: list[tuple[Engine | None, AgentLink]] = []
         #: Every agent that has not ended.
         self._placed: list[AgentLink] = []
         #: Of all agents that there were on this machine.
@@ -56,6 +59,7 @@ class Placement:
         """
         with self._placing:
             living = {id(agent.placed): agent for agent in self._by_engine.get(engine, []) if not agent.gone}
+            request = replace(request, lost=[agent.host for lost, agent in self._lost if lost == engine])
             placed = self._place(engine if engine is not None else _default_engine(), request, living)
             agents = [living.get(id(each)) or self._connect(each) for each in placed]
             new = [agent for agent in agents if id(agent.placed) not in living]
@@ -65,10 +69,26 @@ class Placement:
             for agent in new:
                 self._attach(agent)
             for agent in new:
-                if not agent.joined.wait(_JOIN):
-                    agent.kill()
-                    raise SpawnError(f"the agent of host {agent.host} has joined, and is not ready after {_JOIN:g} s")
+                wait_until_joined(agent)
             return agents
+
+    def spare(self, lost: AgentLink, used: Sequence[AgentLink], ranks: int) -> AgentLink:
+        """Return an agent that can take the place of one that is lost, on another host if there is one.
+
+        Args:
+            used: Those that are not meant: of the mesh of these ranks.
+        Raises:
+            SpawnError: There is none, and none could be placed.
+        """
+        with self._placing:
+            engine = next(engine for engine, agent in self._lost if agent is lost)
+            living = [agent for agent in self._by_engine.get(engine, []) if not agent.gone]
+            if all(agent in used for agent in living):
+                living = self.of(engine, Request(1 + sum(not agent.gone for agent in used), ranks))
+            for agent in living:
+                if agent not in used:
+                    return agent
+            raise SpawnError("the engine has no other host")
 
     def _place(self, engine: Engine, request: Request, living: Mapping[int, AgentLink]) -> Sequence[Placed]:
         """Have agents placed, on this machine each with a pid that no earlier one had.
@@ -98,6 +118,7 @@ class Placement:
         with self._lock:
             if agent in self._placed:
                 self._placed.remove(agent)
+                self._lost += [(engine, agent) for engine, agents in self._by_engine.items() if agent in agents]
                 # Its ranks die with it; processes that they had detached carry the mark.
                 reaper = threading.Thread(target=_reap, args=(agent,), name="meshrt-reap", daemon=True)
                 self._reapers = [*(thread for thread in self._reapers if thread.is_alive()), reaper]
@@ -115,6 +136,13 @@ class Placement:
             reaper.join(3.0)
 
 
+def wait_until_joined(agent: AgentLink) -> None:
+    """Wait until it has said where its processes listen. Raises SpawnError: it is not ready in time, and was ended."""
+    if not agent.joined.wait(_JOIN):
+        agent.kill()
+        raise SpawnError(f"the agent of host {agent.host} has joined, and is not ready after {_JOIN:g} s")
+
+
 def _undo(placed: Placed) -> None:
     """End an agent that was never connected to."""
     placed.link.close()
@@ -125,7 +153,9 @@ def _undo(placed: Placed) -> None:
 
 
 def _reap(agent: AgentLink) -> None:
-    agent.wait(2.0)
+    if not agent.wait(2.0) and agent.machine:
+        agent.kill()  # the command that has started it there: its machine may never answer again
+        agent.wait(1.0)
     _kill_left(agent)
 
 

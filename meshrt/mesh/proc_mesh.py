@@ -1,11 +1,11 @@
-"""``ProcMesh``: processes, one per point; and ``HostMesh``, the hosts that they are started on."""
+"""``ProcMesh``: processes, one per point; and what starts them."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from meshrt.actor.actor import Actor
@@ -16,12 +16,13 @@ from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import pack_init, send_init
 from meshrt.mesh.engines import engine_of
 from meshrt.mesh.future import Future, done
+from meshrt.mesh.host_mesh import HostMesh, Hosts, first_ranks, grace_of
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.room import on_event_loop
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_watchdog, default_sizes
 from meshrt.mesh.target import Target
-from meshrt.selection import MeshTrait, Shape
+from meshrt.selection import MeshTrait, Shape, Slice
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
@@ -30,7 +31,7 @@ from meshrt.wire.addresses import MeshAddress
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
 
-__all__ = ["HostMesh", "ProcMesh", "proc_mesh", "this_host"]
+__all__ = ["ProcMesh", "host_mesh", "hosts_of_mesh", "proc_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
 Setup = Callable[[], object] | None
@@ -79,8 +80,8 @@ def proc_mesh(
         check_port(dap)
         if has_runtime() and not current_runtime().is_root:
             raise UsageError("dap= is for the script: an IDE attaches to the whole program")
-    placed_by = None if engine is None else engine_of(engine)
-    mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), placed_by)
+    hosts = Hosts(None if engine is None else engine_of(engine))
+    mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), hosts)
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
     if dap is not None:
@@ -89,110 +90,42 @@ def proc_mesh(
 
 
 def this_host() -> HostMesh:
-    """Return the host that this script runs on, as a mesh without dimensions."""
-    return HostMesh(None)
+    """Return the host that this process runs on, as a mesh without dimensions: in a rank, that of the rank."""
+    if not has_runtime() or current_runtime().is_root:
+        return HostMesh(_spawn, Shape.unity(), Hosts())
+    runtime = current_runtime()
+    rank = Shape((), Slice(offset=runtime.rank, sizes=(), strides=()))
+    return HostMesh(_spawn, rank, Hosts(mesh_id=runtime.mesh_id), (runtime.host,))
 
 
-class HostMesh(MeshTrait):
-    """Hosts that processes can be started on. A context manager: its end stops what was started through it."""
+def host_mesh(hosts: int, engine: Engine | str | None = None) -> HostMesh:
+    """Return hosts of an engine, dimension ``hosts``. They are placed when processes are first started on them.
 
-    def __init__(self, engine: Engine | None) -> None:
-        self._engine = engine
-        self._started: list[ProcMesh] = []
-
-    @property
-    def _shape(self) -> Shape:
-        return Shape.unity()
-
-    def _with_shape(self, shape: Shape) -> Self:
-        return self
-
-    def spawn_procs(
-        self,
-        per_host: Mapping[str, int] | None = None,
-        bootstrap: Callable[[], object] | None = None,
-        name: str = "",
-        *,
-        env: EnvOption = None,
-        preload: Iterable[str] = (),
-        post_mortem: PostMortem = None,
-    ) -> ProcMesh:
-        """Start processes on every host: ``this_host().spawn_procs(per_host={"gpus": 4})``.
-
-        Args:
-            per_host: Dimension to size; none means one process.
-            bootstrap: As ``setup`` of `proc_mesh`.
-            name, env, preload, post_mortem: As in `proc_mesh`.
-        """
-        mesh = _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload, post_mortem), self._engine)
-        self._started = [*(other for other in self._started if not other._has_stopped()), mesh]
-        return mesh
-
-    def stop(self, grace: float = 5.0) -> list[Future[None]]:
-        """Stop every mesh that was started through this handle, all at once; returns a future for each.
-
-        Off an event loop they have been waited for already.
-        """
-        try:
-            self._tell_failed(sys.exc_info()[1])
-        finally:
-            futures = self._stop_all(grace, "")
-        return futures
-
-    def _stop_all(self, grace: float, why: str) -> list[Future[None]]:
-        started, self._started = self._started, []
-        futures, problems = [], []
-        for mesh in started:
-            try:
-                futures.append(mesh._begin_stop(grace, why))
-            except UsageError as error:  # the others are to end all the same
-                problems.append(error)
-        if not on_event_loop():
-            for future in futures:
-                future.get()
-        if problems:
-            raise problems[0]
-        return futures
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        try:
-            self._leave(error)
-        finally:
-            self._stop_all(_grace(kind), why_ended(error))
-
-    def _tell_failed(self, error: BaseException | None) -> None:
-        for mesh in self._started:
-            mesh._tell_failed(error)
-
-    def _leave(self, error: BaseException | None) -> None:
-        for mesh in self._started:
-            mesh._leave(error)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        try:
-            self._leave(error)
-        finally:
-            for future in self._stop_all(_grace(kind), why_ended(error)):
-                await future
-
-    def __repr__(self) -> str:
-        return "<HostMesh of this host>"
+    Args:
+        hosts: How many.
+        engine: Places them; this machine by default.
+    Raises:
+        UsageError: That is no number of hosts.
+    """
+    if type(hosts) is not int or hosts < 1:
+        raise UsageError(f"hosts={hosts!r}: expected how many there are, an integer of 1 or more")
+    placed_by = None if engine is None else engine_of(engine)
+    return HostMesh(_spawn, Shape.from_extent({"hosts": hosts}), Hosts(placed_by, hosts))
 
 
-def _spawn(spec: MeshSpec, engine: Engine | None) -> ProcMesh:
+def hosts_of_mesh(mesh_id: str, shape: Shape, names: tuple[str, ...]) -> HostMesh:
+    """Return a handle that was pickled."""
+    return HostMesh(_spawn, shape, Hosts(mesh_id=mesh_id), names)
+
+
+def _spawn(spec: MeshSpec, hosts: Hosts) -> ProcMesh:
     owner = owner_for_new()
     if spec.setup is not None:
         try:
             codec.encode(spec.setup)
         except codec.EncodeError as error:
             raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
-    mesh_id = owner.spawn(spec, engine)
+    mesh_id = owner.spawn(spec, hosts)
     shape, name = Shape.from_extent(spec.extent), owner.name_of(mesh_id)
     return ProcMesh(mesh_id, name, shape, owner.address_of(mesh_id), spec.setup, driver=owner.driver)
 
@@ -238,6 +171,19 @@ class ProcMesh(MeshTrait):
     def mesh_id(self) -> str:
         """The mesh's identity: unique, and the same for all its slices."""
         return self._mesh_id
+
+    @property
+    def hosts(self) -> HostMesh:
+        """The hosts of the ranks in this view, as a mesh: processes can be started on them, or on a slice of them.
+
+        Its dimension ``hosts`` is that of this mesh. In a mesh without it there is one host for each host agent.
+
+        Raises:
+            UsageError: There is no such dimension, and not as many ranks on each host.
+        """
+        shape = first_ranks(self._own_shape, self._address.host_of)
+        names = tuple(about(self._mesh_id, rank)[0] for rank in shape.ndslice)
+        return HostMesh(_spawn, shape, Hosts(mesh_id=self._mesh_id), names)
 
     @property
     def initialized(self) -> Future[None]:
@@ -336,7 +282,7 @@ class ProcMesh(MeshTrait):
         try:
             self._leave(error)
         finally:
-            self._begin_stop(_grace(kind), why_ended(error)).get()
+            self._begin_stop(grace_of(kind), why_ended(error)).get()
 
     def _tell_failed(self, error: BaseException | None) -> None:
         """The block ends: the failure behind its error is collected while the ranks still exist."""
@@ -357,7 +303,7 @@ class ProcMesh(MeshTrait):
         try:
             self._leave(error)
         finally:
-            await self._begin_stop(_grace(kind), why_ended(error))
+            await self._begin_stop(grace_of(kind), why_ended(error))
 
     def get(self, timeout: float | None = None) -> Self:
         """Wait until every process has been started and return this mesh."""
@@ -381,11 +327,6 @@ class ProcMesh(MeshTrait):
 
     def __repr__(self) -> str:
         return f"<ProcMesh {self._name} on {self._own_shape}>"
-
-
-def _grace(kind: type[BaseException] | None) -> float:
-    """A block that ends with an exception does not wait for what is still under way."""
-    return 5.0 if kind is None else 0.0
 
 
 def _ship_if_needed(cls: type) -> None:

@@ -143,6 +143,8 @@ class MeshRecord:
         self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
         #: How often a rank was started again; 0 if it is not here.
         self.incarnations: dict[int, int] = {}
+        #: Ranks that are to be started again on another host, which is looked for.
+        self.homeless: set[int] = set()
         self.restart_callbacks: dict[int, list[tuple[str, Callable[[int, Fate], None]]]] = {}
 
     @property

@@ -5,8 +5,10 @@ A rank: ``asked -> born -> gone``. All methods may be called from any thread.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Container
+from typing import NamedTuple
 
 from meshrt.errors import ProtocolError
 from meshrt.hooks.fate import Fate
@@ -14,8 +16,22 @@ from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.record import ActorRecord, MeshRecord
 from meshrt.selection import Shape
+from meshrt.wire.addresses import HostAddress
+from meshrt.wire.certificate import Certificate
 
-__all__ = ["Registry"]
+__all__ = ["OwnMesh", "Registry"]
+
+
+class OwnMesh(NamedTuple):
+    """A mesh of one rank that is the root process itself: it lasts as long as the program.
+
+    Attributes:
+        address: Returns where it listens.
+        admit: Takes a connection of another machine, whose peer has said that it is for it.
+    """
+
+    address: Callable[[], HostAddress]
+    admit: Callable[[socket.socket, Certificate], object]
 
 
 class Registry:
@@ -27,8 +43,7 @@ class Registry:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.meshes: dict[str, MeshRecord] = {}
-        #: Meshes of one rank that is the root process itself: they last as long as the program.
-        self.own: set[str] = set()
+        self.own: dict[str, OwnMesh] = {}
 
     def add(self, record: MeshRecord) -> None:
         """Add a mesh; forgets the oldest that was stopped when there are many."""
@@ -38,14 +53,18 @@ class Registry:
             for mesh_id in ended[: max(0, len(ended) - self.KEPT)]:
                 del self.meshes[mesh_id]
 
-    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
-        """Call back when the rank listens, or has ended."""
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[HostAddress | None], None]) -> None:
+        """Call back when the rank listens, or has ended; with the address of its host, if it is known."""
         with self._lock:
             record = self.meshes.get(mesh_id)
             if record is not None and rank not in record.pids and rank not in record.fates:
-                record.born_callbacks.setdefault(rank, []).append(callback)
+                born = record.born_callbacks.setdefault(rank, [])
+                born.append(lambda: callback(record.agent_of[rank].address))
                 return
-        callback()
+        if record is not None:
+            callback(record.agent_of[rank].address)
+        else:
+            callback(self.own[mesh_id].address() if mesh_id in self.own else None)
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> bool:
         """Call back with the rank's fate when it ends. Returns True if that was now."""

@@ -12,6 +12,7 @@ from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
 from meshrt.mesh.alarm import Alarm
+from meshrt.mesh.host_mesh import Hosts
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.record import MeshRecord, Owner
@@ -26,6 +27,7 @@ from meshrt.wire.control import Address
 from meshrt.wire.operations import (
     ActorSpawned,
     AllowRestarts,
+    Born,
     Ended,
     Initialized,
     Restarted,
@@ -99,8 +101,8 @@ class RankRequests:
 
         self._registry.when_restarted(asked.mesh, asked.rank, asked.actor, restarted)
 
-    def _born(self, _address: Address, asked: WhenBorn, answer: DataReply[Nothing]) -> None:
-        self._registry.when_born(asked.mesh, asked.rank, lambda: answer(Nothing()))
+    def _born(self, _address: Address, asked: WhenBorn, answer: DataReply[Born]) -> None:
+        self._registry.when_born(asked.mesh, asked.rank, lambda host: answer(Born(host)))
 
     def _spawn(self, address: Address, asked: SpawnMesh, answer: DataReply[Spawned]) -> None:
         owner = Owner(*address, asked.actor)
@@ -108,7 +110,8 @@ class RankRequests:
         def work() -> None:
             # Placing agents may take a moment: not on the loop.
             try:
-                mesh_id = self._spawning.spawn(MeshSpec.of_request(asked), owner=owner)
+                hosts = Hosts(mesh_id=asked.on_mesh, members=tuple(asked.on_ranks))
+                mesh_id = self._spawning.spawn(MeshSpec.of_request(asked), hosts, owner)
             except Exception as error:
                 # The rank waits: any error is its answer.
                 if not isinstance(error, MeshError):

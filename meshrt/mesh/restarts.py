@@ -2,7 +2,8 @@
 
 A rank is one process: it is started again only if every actor that lives on it is to be built again, and
 
-* its process has ended by itself (not with its host, not because it was stopped),
+* its process has ended by itself (not because it was stopped), or was lost with another machine: then it is started on
+  a host that is left (`meshrt.mesh.moving`),
 * it has restarts left (``max_restarts``), and
 * the last one was more than `APART` seconds ago: what dies again at once would do so for ever.
 
@@ -19,7 +20,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlace, SupervisionError, UsageError
+from meshrt.errors import (
+    ActorError,
+    HostLost,
+    LinkLost,
+    MeshError,
+    ProcessDied,
+    RankPlace,
+    SupervisionError,
+    UsageError,
+)
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.call import QuietCall, send_init
 from meshrt.mesh.target import Target
@@ -103,7 +113,8 @@ class Restarts:
         with self._lock:
             address = (record.mesh_id, rank)
             allowed = self._allowed.get(address)
-            if not allowed or fate.kind != "died" or record.stopped is not None or rank not in record.pids:
+            lost = fate.kind == "died" or (fate.kind == "host" and record.agent_of[rank].machine)
+            if not allowed or not lost or record.stopped is not None or rank not in record.pids:
                 return ""
             others = sorted(name for name in record.actors_of(rank) if name not in allowed)
             if others:
@@ -220,7 +231,8 @@ class Rebuilding:
                 return
             except SupervisionError as error:
                 # This process may still have had the link to the one before: the new one has not seen it then.
-                if type(error) is not LinkLost and (type(error) is not ProcessDied or error.place.pid != fate.pid):
+                lost = isinstance(error, ProcessDied | HostLost) and error.place.pid == fate.pid
+                if type(error) is not LinkLost and not lost:
                     raise
 
 

@@ -29,6 +29,7 @@ Lifecycle       births and ends of ranks                             registry, d
 AgentReports    silence and output of ranks                          registry, services, terminal
 TerminalAccess  the socket and the files that terminals look for     run, loop, services, upkeep
 HostAgents      the agents: greeted, heard, lost                     run, loop, lifecycle, reports, services, home, ...
+Moving          ranks of lost machines start again elsewhere         loop, agents, lifecycle, services
 Script          how the script ends, and what is printed then        services, driver, terminal, alarm, overdue agents
 Ending          the end of the program; a forked child               every part that has something to end
 Births          what an agent is asked to start                      services, restarts
@@ -60,6 +61,7 @@ from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.moving import Moving
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.restarts import Restarts
@@ -130,6 +132,7 @@ class Root:
         reports = AgentReports(registry, services, terminal)
         access = TerminalAccess(run, loop, services, upkeep)
         agents = HostAgents(run, loop, registry, services, lifecycle, reports, terminal, upkeep, home)
+        Moving(loop, agents, lifecycle, services)
         self.script = script = Script(services, driver, terminal, alarm, overdue)
         terminated = Terminated(driver, script.terminated)
         loop.post(lambda: terminated.start(loop.running))

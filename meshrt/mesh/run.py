@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from meshrt.store.limits import LOGS_LIMIT, RUNS_LIMIT, size_asked_for, store_limit
+from meshrt.store.machine import machine_of
 from meshrt.transport import directories, dirlock
 from meshrt.transport.rootpipe import RootPipe
 from meshrt.wire.addresses import HostAddress, Port
@@ -78,8 +79,8 @@ class Run:
 
     @property
     def address(self) -> HostAddress:
-        """Where the script itself listens, for actors of its own: on this machine only, its port is for agents."""
-        return HostAddress(0, 0, os.fsencode(self.runtime_directory))
+        """Where the script itself listens, for actors of its own."""
+        return HostAddress(machine_of(0), 0, os.fsencode(self.runtime_directory), self.ports)
 
     @property
     def is_here(self) -> bool:

@@ -18,7 +18,7 @@ from meshrt.transport.driver import Driver
 from meshrt.wire.addresses import MeshAddress
 
 if TYPE_CHECKING:
-    from meshrt.mesh.engine import Engine
+    from meshrt.mesh.host_mesh import Hosts
 
 __all__ = ["ScriptOwner"]
 
@@ -50,9 +50,9 @@ class ScriptOwner:
         """Whether it is a mesh of this program that is remembered."""
         return mesh_id in self._registry.meshes
 
-    def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str:
+    def spawn(self, spec: MeshSpec, hosts: Hosts) -> str:
         """Start the ranks of a mesh; see `Spawning.spawn`."""
-        return self._spawning.spawn(spec, engine)
+        return self._spawning.spawn(spec, hosts)
 
     def address_of(self, mesh_id: str) -> MeshAddress:
         """Return where the ranks of a mesh listen."""

@@ -6,20 +6,23 @@ import functools
 import secrets
 import sys
 import threading
+from collections.abc import Sequence
 
 from meshrt.errors import ShutdownError, SpawnError, UsageError
+from meshrt.host.limits import check_limits
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
-from meshrt.mesh.engine import Engine, Request
+from meshrt.mesh.engine import Request
 from meshrt.mesh.host_agents import HostAgents
+from meshrt.mesh.host_mesh import Hosts
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.progress import Progress
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
-from meshrt.mesh.spec import MeshSpec, check_limits
+from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
@@ -64,22 +67,21 @@ class Spawning:
         self._lock = threading.RLock()
         self._names = 0
 
-    def spawn(self, spec: MeshSpec, engine: Engine | None = None, owner: Owner | None = None) -> str:
+    def spawn(self, spec: MeshSpec, hosts: Hosts, owner: Owner | None = None) -> str:
         """Start the ranks of a mesh; returns its id at once. ``owner``: the rank that has asked for it.
 
         Raises:
-            SpawnError: The machine cannot hold them.
+            SpawnError: The machine cannot hold them; a host is lost.
             UsageError: The message for the birth of a rank is too long; ``hosts`` cannot be divided among the agents.
         """
         self._check_open()
         self._upkeep.mend()  # the ranks listen there
         count = spec.extent.nelements
-        check_limits(count, sum(len(record.alive()) for record in self._registry.running()))
         self._services.load_asked_for()
-        sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
-        agents = self._agents.of(engine, Request(sizes.get("hosts"), count, sizes.get("gpus")))
-        self._loop.begin()  # it ends the agents, also if no mesh is made
-        _check_division(sizes.get("hosts"), len(agents))
+        agents = self._place(spec, hosts, owner)
+        # Agents on other machines look at theirs, when they are asked for ranks.
+        here = count * sum(not agent.machine for agent in agents) // len(agents)
+        check_limits(here, self._running_here())
         with self._lock:
             self._names += 1
             name = spec.name or f"mesh{self._names}"
@@ -100,11 +102,52 @@ class Spawning:
                 self._loop.post(functools.partial(self._lifecycle.lose, agent))
         return record.mesh_id
 
+    def _place(self, spec: MeshSpec, hosts: Hosts, owner: Owner | None) -> list[AgentLink]:
+        """Return the agents for a mesh, in the order of its ranks."""
+        sizes = dict(zip(spec.extent.labels, spec.extent.sizes, strict=True))
+        count = sizes.get("hosts")
+        if hosts.mesh_id:
+            return self._beside(hosts.mesh_id, hosts.members)
+        if owner is not None and owner.mesh_id in self._registry.meshes:
+            beside = self._registry.meshes[owner.mesh_id].agents[:count]
+            if count in (None, 1):  # where the rank is that makes it
+                return self._beside(owner.mesh_id, [owner.rank])
+            _check_division(count, len(beside))
+            return _living(beside)
+        count = hosts.size or count
+        agents = self._agents.of(hosts.engine, Request(count, spec.extent.nelements, sizes.get("gpus")))
+        self._loop.begin()  # it ends the agents, also if no mesh is made
+        _check_division(count, len(agents))
+        if hosts.size:
+            agents = [agents[member * len(agents) // hosts.size] for member in hosts.members]
+        return agents
+
+    def _running_here(self) -> int:
+        """Return how many ranks run on this machine."""
+        running = self._registry.running()
+        return sum(not record.agent_of[rank].machine for record in running for rank in record.alive())
+
+    def _beside(self, mesh_id: str, ranks: Sequence[int]) -> list[AgentLink]:
+        """Return the agents of some ranks, one for each. Raises SpawnError."""
+        record = self._registry.meshes.get(mesh_id)
+        if record is None:
+            raise SpawnError(
+                "the mesh that these hosts were taken of has ended long ago; make a new one with proc_mesh()"
+            )
+        return _living([record.agent_of[rank] for rank in ranks])
+
     def _check_open(self) -> None:
         if self._ending.closed or sys.is_finalizing():
             raise ShutdownError("the program is ending: no new mesh can be started")
         if self._loop.failure:
             raise SpawnError(self._loop.failure)
+
+
+def _living(agents: list[AgentLink]) -> list[AgentLink]:
+    lost = sorted({agent.host for agent in agents if agent.gone})
+    if lost:
+        raise SpawnError(f"host {lost[0]} is lost: nothing can be started on it")
+    return agents
 
 
 def _check_division(hosts: int | None, agents: int) -> None:

@@ -1,29 +1,26 @@
-"""The request for a mesh, checked before anything is started; and whether this machine can hold it."""
+"""The request for a mesh, checked before anything is started."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-import resource
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from meshrt.errors import SpawnError, UsageError
+from meshrt.errors import UsageError
 from meshrt.hooks.plugins import POST_MORTEM_VALUES, SWITCH_VALUES
 from meshrt.selection import Extent, Point
-from meshrt.store.limits import free_in_group
 from meshrt.wire.operations import SpawnMesh
 
 __all__ = [
     "EnvOption",
     "MeshSpec",
     "PostMortem",
-    "check_limits",
     "check_name",
     "check_port",
     "check_watchdog",
@@ -44,13 +41,8 @@ _SWITCHES: Mapping[str, Iterable[str]] = {
 }
 _POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-#: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
-_FILES_PER_RANK = 6
-_MEMORY_PER_RANK = 12 << 20
 #: Bytes of the environment variables of one rank: they travel in a control message.
 _ENV_MAX = 400 << 10
-#: From so many ranks on, processes and memory are looked at.
-_WORTH_A_LOOK = 32
 
 
 def check_name(what: str, name: object) -> str:
@@ -140,14 +132,15 @@ class MeshSpec(msgspec.Struct, frozen=True):
         _check_switches(os.environ)
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
-    def to_request(self, actor: str) -> SpawnMesh:
+    def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).
 
         Args:
             actor: The actor that makes it; "": none does.
+            mesh_id, ranks: On whose hosts it is to be; "": where the root decides.
         """
         rank_env = list(self.rank_env.items())
-        return SpawnMesh(actor, self.name, list(self.extent.items()), self.env, rank_env, self.preload)
+        return SpawnMesh(actor, self.name, list(self.extent.items()), self.env, rank_env, self.preload, mesh_id, ranks)
 
     @classmethod
     def of_request(cls, request: SpawnMesh) -> MeshSpec:
@@ -175,36 +168,3 @@ def _check_switches(env: Mapping[str, str]) -> None:
         value = env.get(variable, "")
         if value not in values:
             raise UsageError(f"{variable} is one of {', '.join(filter(None, values))}, not {value!r}")
-
-
-def check_limits(ranks: int, running: int) -> None:
-    """Raise SpawnError if this machine cannot hold ``ranks`` more processes beside ``running`` ones.
-
-    It checks open files, processes and free memory. It is an early refusal with a clear message, not a reservation.
-    """
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = (ranks + running) * _FILES_PER_RANK + 64
-    if files != resource.RLIM_INFINITY and needed > files:
-        raise SpawnError(
-            f"{ranks} ranks need about {needed} open files in the host agent, the limit is {files}: "
-            f"raise it (ulimit -Hn) or start at most {max(0, (files - 64) // _FILES_PER_RANK - running)}"
-        )
-    if ranks < _WORTH_A_LOOK:
-        return
-    import psutil  # start-up: a small mesh does not need the check
-
-    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if processes != resource.RLIM_INFINITY and os.geteuid() != 0:
-        uid = os.geteuid()
-        own = (process for process in psutil.process_iter(["uids", "num_threads"]) if process.info["uids"])
-        used = sum(process.info["num_threads"] or 0 for process in own if process.info["uids"].real == uid)
-        if used + 3 * ranks > processes:
-            raise SpawnError(
-                f"{ranks} ranks need about {3 * ranks} threads, {used} of {processes} are in use: raise it (ulimit -u)"
-            )
-    free = min([psutil.virtual_memory().available, *free_in_group()])
-    if ranks * _MEMORY_PER_RANK > free:
-        raise SpawnError(
-            f"{ranks} idle ranks need about {ranks * _MEMORY_PER_RANK >> 20} MiB, {free >> 20} MiB are free: "
-            f"start at most {free // _MEMORY_PER_RANK}"
-        )

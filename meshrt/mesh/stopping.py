@@ -153,6 +153,10 @@ class Stopping:
         stopped = record.stopped
         if stopped is None or stopped.finished:
             return
+        while record.homeless:
+            rank = record.homeless.pop()
+            for killed in self.on_killed:
+                killed(record.mesh_id, rank, Fate("stopped", host=record.agent_of[rank].host))
         if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
             record.over_at = time.monotonic_ns()
             if text := record.cut.text(record.grace, record.abandoned):

@@ -11,6 +11,7 @@ from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import start_root
+from meshrt.mesh.registry import OwnMesh
 from meshrt.mesh.root import Root
 from meshrt.selection import Shape, Slice
 from meshrt.transport.acceptor import listening_socket
@@ -46,7 +47,6 @@ def _of_root(root: Root) -> ProcMesh:
             return mesh
         root.loop.begin()
         mesh_id = secrets.token_hex(4)
-        root.registry.own.add(mesh_id)
         host = ActorHost(mesh_id, 0, root.services.on_own_actor, None)
         control = ControlThread(
             listening_socket(socket_path(root.run.directory, mesh_id, 0)),
@@ -65,6 +65,7 @@ def _of_root(root: Root) -> ProcMesh:
         root.ending.at_end(functools.partial(host.interrupt, cleanup=True))
         root.ending.at_end(control.close)
         root.ending.at_end(lambda: host.close(2.0))
+        root.registry.own[mesh_id] = OwnMesh(lambda: root.run.address, control.admit)
         mesh = root.runtime.own_mesh = ProcMesh(
             mesh_id, "this_proc", Shape.unity(), MeshAddress((root.run.address,), 1), None
         )

@@ -57,7 +57,8 @@ class Connector:
 
         certificate = self._certificate()
         if certificate is None:
-            raise AuthenticationError(f"{port[0]} is on another machine, and this process has no certificate")
+            # It is on its way to this process, before what the root answers next.
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "this process has no certificate yet")
         family = socket.AF_INET6 if ":" in port[0] else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:

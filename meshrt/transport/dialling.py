@@ -1,7 +1,8 @@
 """Connecting to ranks: a link becomes ``connecting``, once its rank listens.
 
-A rank that does not listen yet is dialled when the control tree says that it does. One that hangs up before both sides
-are proved is dialled again; so is any while something is short that a connection takes.
+A rank that does not listen at the address that is known here is dialled when the control tree says that it does, and
+where. One that hangs up before both sides are proved is dialled again; so is any while something is short that a
+connection takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from meshrt.transport.link import LATER, Link
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.tree import Tree
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.handshake import ROLE_DATA, ClientHandshake, Identity
 
 __all__ = ["DIALS", "Dialler"]
@@ -60,9 +62,11 @@ class Dialler:
 
     def connect(self, out: OutLink) -> None:
         """Dial a rank, now or as soon as it listens."""
-        if self._dial(out) is not None:
-            # Not started yet, or ended: the tree knows which.
-            self._tree.when_born(out.key[0], out.key[1], lambda: self._dial_again(out))
+        # Not started yet, ended, or not where this process has been told: the tree knows. One that was started again
+        # may be on another machine.
+        moved = out.before is not None and out.address.host.ports
+        if moved or self._dial(out) is not None:
+            self._tree.when_born(out.key[0], out.key[1], lambda host: self._located(out, host))
 
     def leave_idle(self, out: OutLink) -> None:
         """Connect an idle link, though nothing is to be sent yet."""
@@ -80,6 +84,11 @@ class Dialler:
         link.close()
         out.refusals += 1
         return out.refusals < DIALS and self._dial(out) is None
+
+    def _located(self, out: OutLink, host: HostAddress | None) -> None:
+        if host is not None:
+            out.address = out.address._replace(host=host)
+        self._dial_again(out)
 
     def _dial_again(self, out: OutLink, until: float = 0.0) -> None:
         """Dial a rank that listens, or has ended; where something is short, again and again for a while."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["AGENT_SECONDS", "ROOT_SECONDS", "end_when_silent"]
+__all__ = ["AGENT_SECONDS", "FENCE_SECONDS", "ROOT_SECONDS", "end_when_silent"]
 
 #: Seconds until the root takes an agent's machine for lost.
 ROOT_SECONDS = 10
 #: Seconds until an agent takes the root's machine for lost, and ends its ranks: before the root may start others in
 #: their place.
 AGENT_SECONDS = 7
+#: Seconds from the end of a connection, for another reason than silence, until the agent has ended its ranks.
+FENCE_SECONDS = AGENT_SECONDS + 1
 
 
 def end_when_silent(sock: socket.socket, seconds: int) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.selection import Shape
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["ProgramTree", "Tree"]
@@ -18,8 +19,11 @@ A = TypeVar("A", bound=Data)
 class Tree(Protocol):
     """The control tree, as far as the links need it."""
 
-    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
-        """Call back when a rank listens (at once if it does, or has ended). Any thread."""
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[HostAddress | None], None]) -> None:
+        """Call back when a rank listens (at once if it does, or has ended), with its host if it is known.
+
+        Any thread.
+        """
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back with a rank's fate when it ends (at once if it has), then call `LostLinks.fail_pending`.

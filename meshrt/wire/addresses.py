@@ -74,5 +74,8 @@ class MeshAddress(NamedTuple):
 
     def rank(self, mesh_id: str, rank: int) -> RankAddress:
         """Return the address of a base rank."""
-        index = rank * len(self.hosts) // self.size if len(self.hosts) > 1 else 0
-        return RankAddress(self.hosts[index], mesh_id, rank)
+        return RankAddress(self.hosts[self.host_of(rank)], mesh_id, rank)
+
+    def host_of(self, rank: int) -> int:
+        """Return the place in ``hosts`` of a base rank."""
+        return rank * len(self.hosts) // self.size if len(self.hosts) > 1 else 0

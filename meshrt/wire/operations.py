@@ -19,6 +19,7 @@ __all__ = [
     "ActorEnded",
     "ActorSpawned",
     "AllowRestarts",
+    "Born",
     "Cut",
     "CutOff",
     "Ended",
@@ -54,7 +55,13 @@ class Watch(Operation[Ended], frozen=True, tag="mesh.watch"):
     rank: int
 
 
-class WhenBorn(Operation[Nothing], frozen=True, tag="mesh.born"):
+class Born(Data, frozen=True):
+    """A rank listens there, or has ended; None: nothing is known of it."""
+
+    host: HostAddress | None = None
+
+
+class WhenBorn(Operation[Born], frozen=True, tag="mesh.born"):
     """Is answered when a rank listens, or has ended."""
 
     mesh: str
@@ -90,7 +97,8 @@ class Spawned(Data, frozen=True):
 class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
     """A mesh is to be started (`meshrt.mesh.spec.MeshSpec`); it belongs to ``actor`` of this rank ("": to none).
 
-    ``sizes`` are labels and sizes, ``rank_env`` is what only some ranks have, by rank.
+    ``sizes`` are labels and sizes, ``rank_env`` is what only some ranks have, by rank. ``on_mesh``, ``on_ranks``: it is
+    to be on the hosts of these ranks; "": the root decides.
     """
 
     actor: str
@@ -99,6 +107,8 @@ class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
     env: Mapping[str, str]
     rank_env: Sequence[tuple[int, Mapping[str, str]]]
     preload: Sequence[str]
+    on_mesh: str = ""
+    on_ranks: Sequence[int] = ()
 
 
 class Initialized(Data, frozen=True):

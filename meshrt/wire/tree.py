@@ -26,6 +26,7 @@ __all__ = [
     "TO_TERMINAL",
     "Answer",
     "Bye",
+    "Certified",
     "DroppedEvents",
     "DroppedOfRanks",
     "End",
@@ -124,6 +125,18 @@ class End(Message, frozen=True, tag="end"):
 
     drain: bool
     why: str
+
+
+# ---- root to agent, agent to rank
+
+
+class Certified(Message, frozen=True, tag="certified"):
+    """The program has several machines from now on: its certificate, and the key, for connections to the others."""
+
+    certificate: tuple[bytes, bytes]
+
+    def __repr__(self) -> str:
+        return "Certified()"  # without the key
 
 
 # ---- rank to agent
@@ -310,7 +323,7 @@ class Gathered(Message, frozen=True, tag="gathered"):
 
 
 class Joined(Message, frozen=True, tag="joined"):
-    """An agent on another machine is ready to start ranks."""
+    """Where the processes of an agent listen, now that its port is open: it is ready to start ranks."""
 
     address: HostAddress
 
@@ -342,8 +355,8 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 
 
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
-ToRank = Request | Answer | Refusal | Ping | End
-FromRoot = Hello | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
+ToRank = Request | Answer | Refusal | Ping | End | Certified
+FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
 FromAgent = (
     Joined | Started | Gone | MeshStopped | Output | Pulse | Gathered | Serves | Measured | Pong | Warn | DroppedOfRanks
 )

@@ -38,9 +38,11 @@ class Cluster:
         agents = {machine.name: machine.command("env", "HOME=/tmp/home") for machine in made}
         self.environment = {**os.environ, "AGENTS": json.dumps(agents)}
 
-    def start(self, *words: str, agents: Mapping[str, Sequence[str]] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, program: Path = PROGRAM, agents: Mapping[str, Sequence[str]] | None = None
+    ) -> subprocess.Popen[str]:
         """Start the program of these tests; ``agents``: other ones than one on each machine."""
-        command = [*self.inside, sys.executable, str(PROGRAM), *words]
+        command = [*self.inside, sys.executable, str(program), *words]
         env = self.environment if agents is None else {**self.environment, "AGENTS": json.dumps(agents)}
         self.programs.append(
             subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 
 import pytest
 
-from meshrt import Actor, HostMesh, UsageError, current_rank, endpoint, proc_mesh, this_host, this_proc
+from meshrt import Actor, HostMesh, UsageError, current_rank, endpoint, host_mesh, proc_mesh, this_host, this_proc
 from meshrt.mesh.program import start_root
 from meshrt.mesh.registry import Registry
 from tests.support.actors import Clock, Echo
@@ -127,3 +128,33 @@ def test_a_rank_whose_meshes_are_forgotten_ends_those_that_live(monkeypatch: pyt
     wait_until(lambda: registry.meshes[living].stopped is not None, 20)
     registry.meshes[living].stopped.get(20)  # type: ignore[union-attr]  # it has just been waited for
     assert registry.running() == []
+
+
+def test_hosts_of_a_mesh_are_a_mesh() -> None:
+    with proc_mesh(hosts=4, gpus=2, name="first") as mesh:
+        hosts = mesh.hosts
+        assert hosts.sizes == {"hosts": 4} and set(hosts.names) == {socket.gethostname()}
+        some = hosts.slice(hosts=slice(1, 3))
+        second = some.spawn_procs(per_host={"lanes": 3}, name="second")
+        assert (
+            second.sizes == {"hosts": 2, "lanes": 3} and len(second.spawn("echo", Echo).apply.call(len, "a").get()) == 6
+        )
+        assert hosts.slice(hosts=0).spawn_procs().sizes == {}
+        assert mesh.slice(hosts=2, gpus=1).hosts.sizes == {}
+        with pytest.raises(UsageError, match="hosts is a dimension of the hosts already"):
+            hosts.spawn_procs(per_host={"hosts": 2})
+    assert proc_mesh(dp=3).hosts.sizes == {}
+    with host_mesh(2) as placed:
+        assert placed.spawn_procs(per_host={"gpus": 2}).sizes == {"hosts": 2, "gpus": 2}
+        assert placed.slice(hosts=1).spawn_procs(per_host={"gpus": 2}).sizes == {"gpus": 2}
+
+
+def test_a_rank_starts_processes_on_hosts_that_it_is_given() -> None:
+    mesh = proc_mesh(hosts=2)
+    echo = mesh.spawn("echo", Echo)
+    assert echo.slice(hosts=0).apply.call_one(_count_beside, mesh.hosts).get(60) == (4, 1)
+
+
+def _count_beside(hosts: HostMesh) -> tuple[int, int]:
+    with hosts.spawn_procs(per_host={"gpus": 2}) as mesh, this_host().spawn_procs() as own:
+        return len(mesh.get(30)), len(own.get(30))

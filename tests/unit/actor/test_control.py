@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,12 +13,16 @@ import msgpack
 import pytest
 
 from meshrt.actor.control import ControlThread
+from meshrt.mesh.invitations import make_certificate
+from meshrt.store.machine import be_apart
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.transport.link import Link
+from meshrt.transport.secured import SecureSocket
+from meshrt.wire.control import control_frame
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, ClientHandshake
 from meshrt.wire.messages import CONTROL
-from meshrt.wire.tree import Answer, Event
+from meshrt.wire.tree import Answer, Certified, Event
 from tests.support.control import fields_of, raw_frame
 from tests.support.waiting import wait_until
 
@@ -128,6 +133,44 @@ def test_a_caller_for_somebody_else_is_refused(rank: Rank, options: dict[str, An
     while sock.recv(100):
         pass
     assert not rank.done
+
+
+def test_callers_of_other_machines_are_let_in_once_the_certificate_is_known(rank: Rank) -> None:
+    """It comes while the rank runs; connections before it are closed."""
+    ours, rank.control._door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    rank.clients += [ours, rank.control._door]
+    rank.start()
+    certificate = make_certificate()
+    try:
+        early, theirs = socket.socketpair()
+        with early, theirs:
+            socket.send_fds(ours, [b"."], [theirs.fileno()])
+            theirs.close()
+            early.settimeout(10)
+            assert early.recv(1) == b""
+        assert rank.agent.send([control_frame(Certified(certificate))])
+        wait_until(lambda: rank.control.certificate == certificate)
+        with socket.create_server(("127.0.0.1", 0)) as port:
+            dialled = socket.create_connection(port.getsockname())
+            accepted, _ = port.accept()
+        with accepted:
+            socket.send_fds(ours, [b"."], [accepted.fileno()])
+        caller, handshake = (
+            SecureSocket(dialled, certificate, server=False),
+            ClientHandshake(SECRET, ROLE_DATA, "m/0/a"),
+        )
+        caller.send(handshake.hello())
+
+        def proved() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                caller.send(handshake.receive_data(caller.recv(1000)) or b"")
+            return bool(rank.done)
+
+        wait_until(proved)
+        assert rank.done == [("a", b"")]
+        caller.close()
+    finally:
+        be_apart(False)
 
 
 def test_operations_are_answered_with_a_result_or_a_refusal(rank: Rank) -> None:

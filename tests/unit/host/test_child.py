@@ -22,7 +22,7 @@ PAGES = 4 * os.sysconf("SC_PAGESIZE")
 @pytest.fixture
 def child() -> Iterator[Child]:
     unused: Any = None
-    made = Child(unused, unused, unused, [], os.memfd_create("fault"), "")
+    made = Child(unused, unused, unused, [], os.memfd_create("fault"), "", unused)
     yield made
     os.close(made.fault_file)
 

@@ -64,7 +64,7 @@ class FakeAgent:
         self.pid = 4711
         self.machine = 0
         self.why = ""
-        self.where = HostAddress(1, 4711, b"/d")
+        self.where = self.address = HostAddress(1, 4711, b"/d")
         self.output = SimpleNamespace(tail=())
         self.sent: list[Message] = []
         self.frames: list[bytes] = []

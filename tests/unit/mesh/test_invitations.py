@@ -14,11 +14,14 @@ from meshrt.engine.joining import join
 from meshrt.errors import UsageError
 from meshrt.mesh.invitations import Invitations, make_certificate
 from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.registry import OwnMesh
 from meshrt.store.machine import is_apart
 from meshrt.transport.dataport import BIND
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
+from meshrt.wire.preface import preface
 from meshrt.wire.tree import INVITED, Bye, Invited
 from tests.support.waiting import wait_until
 
@@ -28,7 +31,8 @@ class Bench:
         self.loop = RootLoop()
         run: Any = SimpleNamespace(run_id="cafe", directory="/d", secret=Secret(b"s" * 32), certificate=None, ports=())
         self.run: Any = run
-        self.invitations = Invitations(run, self.loop, lambda text: None)
+        self.own: dict[str, OwnMesh] = {}
+        self.invitations = Invitations(run, self.loop, self.own, lambda text: None)
         self.loop.begin()
 
     def invited(self) -> tuple[Any, Invited]:
@@ -100,6 +104,24 @@ def test_who_has_another_secret_or_certificate_does_not_join(bench: Bench) -> No
         with pytest.raises(ConnectionError, match="cannot be reached"):
             join(control_frame(wrong))
     assert invitation.accept(0.0) is None
+
+
+def test_connections_for_actors_of_the_script_go_to_them_and_those_for_other_ranks_nowhere(bench: Bench) -> None:
+    given: list[Any] = []
+    bench.own["own"] = OwnMesh(lambda: HostAddress(1, 0, b"/d"), lambda *what: given.append(what))
+    bench.invited()
+    for name in ("rank/other/0", "rank/own/1", "elsewhere"):
+        with socket.create_connection(bench.run.ports[0], 20) as sock:
+            sock.sendall(preface(name))
+            assert sock.recv(1) == b"", name
+    with socket.create_connection(bench.run.ports[0], 20) as sock:
+        sock.sendall(preface("rank/own/0") + b"behind it")
+        wait_until(lambda: given, 20)
+        ((theirs, certificate),) = given
+        assert certificate == bench.run.certificate
+        theirs.settimeout(20)
+        assert theirs.recv(100) == b"behind it"
+        theirs.close()
 
 
 def test_the_next_address_is_tried(bench: Bench) -> None:

@@ -10,14 +10,16 @@ from meshrt.errors import ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.future import Settled
 from meshrt.mesh.record import MeshRecord, Owner
-from meshrt.mesh.registry import Registry
+from meshrt.mesh.registry import OwnMesh, Registry
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
+from meshrt.wire.addresses import HostAddress
 from tests.unit.mesh import root_fakes
 from tests.unit.mesh.root_fakes import FakeAgent
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 DIED = Fate("died", signal=9)
+SCRIPT = OwnMesh(lambda: HostAddress(1, 0, b"/d", (("10.0.0.1", 4711),)), lambda _sock, _certificate: None)
 
 
 @pytest.fixture
@@ -48,19 +50,19 @@ def test_hosts_take_contiguous_blocks(driver: Driver) -> None:
 
 def test_births_are_told_once_and_at_once_to_latecomers(registry: Registry) -> None:
     told: list[str] = []
-    registry.when_born("m", 1, lambda: told.append("early"))
+    registry.when_born("m", 1, lambda _host: told.append("early"))
     assert not told
     for callback in registry.born("m", 1, 4711):
         callback()
-    registry.when_born("m", 1, lambda: told.append("late"))
-    registry.when_born("forgotten", 0, lambda: told.append("unknown"))
+    registry.when_born("m", 1, lambda _host: told.append("late"))
+    registry.when_born("forgotten", 0, lambda _host: told.append("unknown"))
     assert told == ["early", "late", "unknown"]
     assert registry.born("m", 1, 4711) == []
 
 
 def test_a_death_is_told_to_those_who_wait_for_the_birth_and_to_those_who_watch(registry: Registry) -> None:
     told: list[object] = []
-    registry.when_born("m", 2, lambda: told.append("born"))
+    registry.when_born("m", 2, lambda _host: told.append("born"))
     assert not registry.watch("m", 2, told.append)
     for callback in registry.gone("m", 2, DIED):
         callback()
@@ -74,8 +76,19 @@ def test_of_what_was_forgotten_it_is_said_that_it_was_stopped(registry: Registry
     told: list[Fate] = []
     assert registry.watch("long ago", 0, told.append)
     assert told[0].kind == "stopped"
-    registry.own.add("this process")
+    registry.own["this process"] = SCRIPT
     assert not registry.watch("this process", 0, told.append)
+
+
+def test_who_asks_when_a_rank_listens_is_told_where(registry: Registry) -> None:
+    registry.own["this process"] = SCRIPT
+    told: list[object] = []
+    for mesh_id, rank in [("this process", 0), ("m", 3), ("forgotten", 0), ("forgotten", 77)]:
+        registry.when_born(mesh_id, rank, told.append)
+    assert told == [SCRIPT.address(), None, None]
+    for callback in registry.born("m", 3, 4711):
+        callback()
+    assert told[3] == registry.meshes["m"].agent_of[3].address
 
 
 def test_the_ranks_of_an_agent(registry: Registry) -> None:

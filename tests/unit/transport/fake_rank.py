@@ -41,7 +41,7 @@ class FakeTree:
     """The control tree: ranks start and end when the test says so."""
 
     def __init__(self) -> None:
-        self.births: list[Callable[[], None]] = []
+        self.births: list[Callable[[HostAddress | None], None]] = []
         self.watchers: dict[tuple[str, int], list[Callable[[Fate], None]]] = {}
         #: What is to be called after a while: by the test.
         self.later: list[Callable[[], None]] = []
@@ -49,7 +49,7 @@ class FakeTree:
         self.background = False
         self.switches = 0
 
-    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[HostAddress | None], None]) -> None:
         self.births.append(callback)
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
@@ -62,10 +62,10 @@ class FakeTree:
         self.background = on
         self.switches += 1
 
-    def bear(self) -> None:
-        """Every rank that was asked for listens now."""
+    def bear(self, host: HostAddress | None = None) -> None:
+        """Every rank that was asked for listens now, on that host."""
         while self.births:
-            self.births.pop()()
+            self.births.pop()(host)
 
     def kill(self, driver: Driver, rank: int, fate: Fate) -> None:
         """Tell of the end of a rank."""

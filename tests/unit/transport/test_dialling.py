@@ -40,6 +40,19 @@ def test_a_rank_that_does_not_listen_yet_is_connected_to_later(
     assert driver.wait(receiver, 10)
 
 
+def test_a_rank_that_is_not_where_its_handle_says_is_dialled_where_the_tree_says(
+    driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path
+) -> None:
+    receiver = Answers()
+    out = driver.link_to(KEY, address(str(tmp_path / "before")))
+    driver.send(out, call(1), 1, receiver, 0)
+    rank = listen()
+    tree.bear(rank.address.host)
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(1)
+    assert driver.wait(receiver, 10) and out.address == rank.address
+
+
 @pytest.mark.parametrize("said", [0, 1])
 def test_a_rank_that_hangs_up_in_the_handshake_is_dialled_again(driver: Driver, listen: Listen, said: int) -> None:
     """It waits only so long for a caller that has no time, who has not sent anything then."""

@@ -46,7 +46,7 @@ def arrived(message: Request | Event | Answer) -> Body:
     [
         Watch("m", 1),
         WhenRestarted("m", 1, "trainer"),
-        SpawnMesh("trainer", "", [("a", 2)], {"A": "b"}, [(1, {"R": "1"})], ["json"]),
+        SpawnMesh("trainer", "", [("a", 2)], {"A": "b"}, [(1, {"R": "1"})], ["json"], "m", [3, 4]),
         StopMesh("m", 2.5, ""),
         Told("m", 1, 77),
         AllowRestarts("m", [1, 2], "trainer", 3),

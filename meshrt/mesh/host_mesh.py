@@ -1,0 +1,197 @@
+"""``HostMesh``: the hosts that processes are started on."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from meshrt.actor.errors import why_ended
+from meshrt.errors import UsageError
+from meshrt.mesh.future import Future
+from meshrt.mesh.room import on_event_loop
+from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem
+from meshrt.selection import MeshTrait, Shape, Slice
+
+if TYPE_CHECKING:
+    from meshrt.mesh.engine import Engine
+    from meshrt.mesh.proc_mesh import ProcMesh
+
+__all__ = ["HostMesh", "Hosts", "first_ranks", "grace_of"]
+
+
+class Hosts(NamedTuple):
+    """Which hosts a mesh is to have.
+
+    Attributes:
+        engine: Places them; None: the default one. Not used with ``mesh_id``.
+        size: How many the engine is to place; None: the mesh says.
+        mesh_id: Of a mesh: they are hosts of its ranks. "": of none.
+        members: Which of those, in order: places among what the engine has placed, or base ranks of that mesh.
+            Empty: all, or what is usual.
+    """
+
+    engine: Engine | None = None
+    size: int | None = None
+    mesh_id: str = ""
+    members: tuple[int, ...] = ()
+
+
+def first_ranks(shape: Shape, host_of: Callable[[int], int]) -> Shape:
+    """Return the first rank of each host of a view, as a view: with the dimension ``hosts``, or none for one host.
+
+    Args:
+        host_of: Returns the number of the host of a base rank; used where the view has no such dimension.
+    Raises:
+        UsageError: There is no such dimension, and the first ranks are not evenly spaced.
+    """
+    if "hosts" in shape.labels:
+        for label in shape.labels:
+            shape = shape if label == "hosts" else shape.at(label, 0)
+        return shape
+    firsts: dict[int, int] = {}
+    for rank in shape.ndslice:
+        firsts.setdefault(host_of(rank), rank)
+    first, *others = firsts.values()
+    if not others:
+        return Shape((), Slice(offset=first, sizes=(), strides=()))
+    step = others[0] - first
+    if step <= 0 or [*firsts.values()] != [*range(first, first + step * len(firsts), step)]:
+        raise UsageError(
+            f"{len(shape)} ranks on {len(firsts)} hosts: not as many on each; give the mesh a dimension hosts"
+        )
+    return Shape(("hosts",), Slice(offset=first, sizes=(len(firsts),), strides=(step,)))
+
+
+def grace_of(kind: type[BaseException] | None) -> float:
+    """Return the grace of a block: one that ends with an exception does not wait for what is still under way."""
+    return 5.0 if kind is None else 0.0
+
+
+def _load(mesh_id: str, shape: Shape, names: tuple[str, ...]) -> HostMesh:
+    """Return a handle that was pickled."""
+    made: HostMesh = importlib.import_module("meshrt.mesh.proc_mesh").hosts_of_mesh(mesh_id, shape, names)
+    return made
+
+
+class HostMesh(MeshTrait):
+    """Hosts that processes can be started on. A context manager: its end stops what was started through it."""
+
+    def __init__(
+        self, spawn: Callable[[MeshSpec, Hosts], ProcMesh], shape: Shape, hosts: Hosts, names: tuple[str, ...] = ()
+    ) -> None:
+        self._spawn = spawn
+        self._own_shape = shape
+        self._hosts = hosts
+        self._names = names
+        self._started: list[ProcMesh] = []
+
+    @property
+    def _shape(self) -> Shape:
+        return self._own_shape
+
+    def _with_shape(self, shape: Shape) -> Self:
+        known = dict(zip(self._own_shape.ndslice, self._names, strict=False))
+        names = tuple(known[rank] for rank in shape.ndslice) if known else ()
+        return type(self)(self._spawn, shape, self._hosts, names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, in order; empty where they are not placed yet, or this process has not been told."""
+        return self._names
+
+    def spawn_procs(
+        self,
+        per_host: Mapping[str, int] | None = None,
+        bootstrap: Callable[[], object] | None = None,
+        name: str = "",
+        *,
+        env: EnvOption = None,
+        preload: Iterable[str] = (),
+        post_mortem: PostMortem = None,
+    ) -> ProcMesh:
+        """Start processes on every host: ``this_host().spawn_procs(per_host={"gpus": 4})``.
+
+        The dimensions of the mesh are those of the hosts, then those of ``per_host``.
+
+        Args:
+            per_host: Dimension to size; none means one process.
+            bootstrap: As ``setup`` of `proc_mesh`.
+            name, env, preload, post_mortem: As in `proc_mesh`.
+        Raises:
+            UsageError: A size, a name or an option is invalid, or a dimension is there twice.
+            SpawnError: A host cannot hold so many processes, or is lost.
+        """
+        sizes = dict(per_host or {})
+        twice = sorted(sizes.keys() & self.sizes.keys())
+        if twice:
+            raise UsageError(f"{twice[0]} is a dimension of the hosts already; give that of the processes another name")
+        spec = MeshSpec.make(name, {**self.sizes, **sizes}, env, bootstrap, preload, post_mortem)
+        mesh = self._spawn(spec, self._hosts._replace(members=tuple(self._own_shape.ndslice)))
+        self._started = [*(other for other in self._started if not other._has_stopped()), mesh]
+        return mesh
+
+    def stop(self, grace: float = 5.0) -> list[Future[None]]:
+        """Stop every mesh that was started through this handle, all at once; returns a future for each.
+
+        Off an event loop they have been waited for already.
+        """
+        try:
+            self._tell_failed(sys.exc_info()[1])
+        finally:
+            futures = self._stop_all(grace, "")
+        return futures
+
+    def _stop_all(self, grace: float, why: str) -> list[Future[None]]:
+        started, self._started = self._started, []
+        futures, problems = [], []
+        for mesh in started:
+            try:
+                futures.append(mesh._begin_stop(grace, why))
+            except UsageError as error:  # the others are to end all the same
+                problems.append(error)
+        if not on_event_loop():
+            for future in futures:
+                future.get()
+        if problems:
+            raise problems[0]
+        return futures
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        try:
+            self._leave(error)
+        finally:
+            self._stop_all(grace_of(kind), why_ended(error))
+
+    def _tell_failed(self, error: BaseException | None) -> None:
+        for mesh in self._started:
+            mesh._tell_failed(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        for mesh in self._started:
+            mesh._leave(error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        try:
+            self._leave(error)
+        finally:
+            for future in self._stop_all(grace_of(kind), why_ended(error)):
+                await future
+
+    def __repr__(self) -> str:
+        if self._hosts == Hosts():
+            return "<HostMesh of this host>"
+        sizes = ", ".join(f"{label}={size}" for label, size in self.sizes.items())
+        return f"<HostMesh {', '.join(self._names) or 'not placed yet'} ({sizes or 'one host'})>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if not self._hosts.mesh_id:
+            raise TypeError("hosts of an engine belong to the script; send those of a mesh: mesh.hosts")
+        return _load, (self._hosts.mesh_id, self._own_shape, self._names)
