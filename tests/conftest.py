@@ -22,6 +22,7 @@ CHECKED = frozenset({"functional", "faults", "debug", "dap"})
 #: Tests that do not depend on the version of Python: of kernel, sockets, files, pure functions and syntax trees. Checks
 #: on several versions run them on the oldest one (marker ``one_python``). All other tests run on each version.
 ONE_PYTHON = (
+    *(f"cluster/test_{launcher}.py" for launcher in ("kubernetes", "mpi", "slurm", "torchrun")),
     "fuzz/",
     "house/",
     "soak/",
@@ -30,6 +31,7 @@ ONE_PYTHON = (
     "test_fault_table.py",
     "test_house.py",
     "test_layers.py",
+    "test_manifests.py",
     *(
         f"unit/{package}/"
         for package in ("commandline", "host", "program", "selection", "show", "store", "top", "transport")

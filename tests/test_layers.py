@@ -48,6 +48,8 @@ ROW = {package: row for row, packages in enumerate(LAYERS) for package in packag
 FACADE = "meshrt/__init__.py"
 #: Typed against what plug-ins will see, so its TYPE_CHECKING imports may go in any direction.
 SERVICES = "meshrt/hooks/services.py"
+#: What runs a script as Python does.
+LAUNCHED = "meshrt/engine/launch/script.py"
 #: What loads plug-ins, by dotted name.
 PLUGINS = "meshrt/hooks/plugins.py"
 #: Where the commands are; those of the debugger import it.
@@ -178,8 +180,8 @@ def engine_is_known_in_its_folder(source: Source) -> Iterator[Finding]:
 
 
 def no_eval(source: Source) -> Iterator[Finding]:
-    """Text becomes code in the debugger only, where a person typed it."""
-    if source.package == "debug":
+    """Text becomes code in the debugger only, where a person typed it; and a script does that a user has launched."""
+    if source.package == "debug" or source.path == LAUNCHED:
         return
     for node in ast.walk(source.tree):
         name = ""

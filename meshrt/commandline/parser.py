@@ -162,6 +162,8 @@ class _Parsing:
         """Read a line that ends with a text: options are directly behind the command."""
         if self._arguments[0].kind is not Kind.WORDS or self._line.peek() in _HELP:
             self._read_options()
+        else:
+            self._read_known_options()
         following = [*(each.kind for each in self._arguments[1:]), None]
         for argument, then in zip(self._arguments, following, strict=True):
             if argument.kind is Kind.RANKS:
@@ -180,6 +182,15 @@ class _Parsing:
             else:
                 left_out = self._is_left_out(argument, then)
                 self._words.append("" if left_out else _needed(argument, self._line.take()))
+
+    def _read_known_options(self) -> None:
+        """Read the options in front of words, which may begin with a dash, too."""
+        known = _words_of(self._options)
+        takes = _words_of([each for each in self._options if each.metavar])
+        while self._line.more and self._line.peek().partition("=")[0] in known:
+            self._words.append(self._line.take())
+            if self._words[-1] in takes and self._line.more:
+                self._words.append(self._line.take())
 
     def _read_options(self, *, behind: bool = False) -> None:
         """Read the options that come next; ``behind`` an actor only long ones that exist: ``-v`` may be a value."""

@@ -1,7 +1,8 @@
 """The program that a host agent is.
 
 ``python agent_main.py DESCRIPTOR``: the inherited end of its control link. ``python agent_main.py -``: an invitation to
-a program on another machine is on standard input.
+a program on another machine is on standard input. A further word is what the agent says of itself, see
+`meshrt.engine.launch`: it is a process of a launcher then, to which its exit status says how the program has ended.
 """
 
 import socket
@@ -32,8 +33,9 @@ def main() -> None:
         serve(Link(socket.socket(fileno=int(sys.argv[1])), control_decoder()), rank_main)
     from meshrt.engine.joining import join  # start-up: `ssl`, which an agent on the script's machine does not need
 
-    link, leftover = join(sys.stdin.buffer.read())
-    serve(link, rank_main, leftover)
+    who = "".join(sys.argv[2:])
+    link, leftover = join(sys.stdin.buffer.read(), who)
+    serve(link, rank_main, leftover, tells_of_end=bool(who))
 
 
 if __name__ == "__main__":

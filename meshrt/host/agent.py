@@ -155,7 +155,7 @@ class Agent:
         self._root_pidfd = -1
         self._root_pipe = -1
         #: The root has ended without a goodbye, so this process cleans up for it.
-        self._bereaved = False
+        self.bereaved = False
         self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
 
     def run(self, frames: Iterable[Frame] = ()) -> None:
@@ -178,7 +178,7 @@ class Agent:
         except _Goodbye:
             pass
         except RootGoneError:
-            self._bereaved = True
+            self.bereaved = True
         finally:
             self._kill_everything()
 
@@ -605,7 +605,7 @@ class Agent:
         self._strays.kill_all(_KILL_EVERYTHING)
         if self._own is not None:
             self._own.close()
-        elif self._bereaved:
+        elif self.bereaved:
             reserve.release()  # directories are opened to be removed
             remove_sockets(None if self._program is None else os.fsdecode(self._program.address.directory))
 
@@ -644,8 +644,12 @@ def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def serve(link: Link, main: Callable[..., None], leftover: bytes = b"") -> None:
-    """Be the agent with this link to the root, and what was read of it already; never returns."""
+def serve(link: Link, main: Callable[..., None], leftover: bytes = b"", *, tells_of_end: bool = False) -> None:
+    """Be the agent with this link to the root, and what was read of it already; never returns.
+
+    Args:
+        tells_of_end: If the root ends without a goodbye, say so on standard error, and exit with 1.
+    """
     osutil.set_name("meshrt-agent")
     osutil.set_subreaper()
     osutil.raise_file_limit()
@@ -656,9 +660,20 @@ def serve(link: Link, main: Callable[..., None], leftover: bytes = b"") -> None:
     # Inherited by the ranks, until faulthandler handles it: a rank that is slow to start must survive the signal.
     signal.signal(STACK_SIGNAL, signal.SIG_IGN)
     try:
-        Agent(link, main).run(link.feed(leftover) if leftover else ())
+        agent = Agent(link, main)
+        agent.run(link.feed(leftover) if leftover else ())
     except Exception:
         traceback.print_exc()
+        os._exit(1)
+    if tells_of_end and agent.bereaved:
+        why = f" ({link.error.strerror})" if link.error is not None else ""
+        with contextlib.suppress(OSError):
+            print(
+                f"meshrt: host {os.uname().nodename} ends: the script on host 0 has died, "
+                f"or its machine does not answer{why}",
+                file=sys.stderr,
+                flush=True,
+            )
         os._exit(1)
     # Nothing is left to finalize, and the root waits for this process.
     os._exit(0)

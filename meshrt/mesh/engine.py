@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from meshrt.transport.link import Link
 from meshrt.wire.addresses import HostAddress
 
-__all__ = ["Engine", "Invitation", "Placed", "Program", "Request"]
+__all__ = [
+    "Arrival",
+    "DefaultEngine",
+    "Engine",
+    "Invitation",
+    "OpenInvitation",
+    "OpenProgram",
+    "Placed",
+    "Program",
+    "Request",
+    "default_engine",
+    "use_engine",
+]
 
 
 class Placed(Protocol):
@@ -76,6 +88,29 @@ class Invitation(Protocol):
         """The agent is not to join any more."""
 
 
+class Arrival(NamedTuple):
+    """An agent that has joined by an open invitation.
+
+    Attributes:
+        who: What it says of itself, in words that the engine has given it.
+        machine: The number of its machine.
+    """
+
+    who: str
+    machine: int
+    link: Link
+
+
+class OpenInvitation(Protocol):
+    """What any number of agents join with, whose machines are not known before."""
+
+    def text(self) -> bytes:
+        """Return it for the agents to read. A secret, as that of an `Invitation`."""
+
+    def accept(self, seconds: float) -> Arrival | None:
+        """Wait for the next agent; None: none has come. One that no mesh uses ends with the program."""
+
+
 class Program(Protocol):
     """The program, as an engine sees it."""
 
@@ -90,6 +125,20 @@ class Program(Protocol):
 
     def invite(self) -> Invitation:
         """Return what an agent on another machine joins with. Raises OSError: no port can be opened."""
+
+
+class OpenProgram(Program, Protocol):
+    """The program, as an engine sees it whose agents are started by something else."""
+
+    def invite_all(self, secret: bytes = b"", port: int = 0) -> OpenInvitation:
+        """Return what any number of agents join with. Once for a program, and before any other invitation.
+
+        Args:
+            secret: What the agents have already; b"": the invitation has a secret of its own.
+            port: Of the root; 0: as the environment says.
+        Raises:
+            OSError: The port cannot be opened.
+        """
 
 
 @dataclass(frozen=True)
@@ -122,3 +171,24 @@ class Engine(Protocol):
         Raises:
             SpawnError: One could not be started, or has not joined in time.
         """
+
+
+class DefaultEngine(Engine, Protocol):
+    """Places the meshes of which the script does not say how."""
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """Return the dimensions of a mesh, given those that the script says. Raises SpawnError: hosts are missing."""
+
+
+_default: DefaultEngine | None = None
+
+
+def use_engine(engine: DefaultEngine | None) -> None:
+    """Have meshes of this process be placed by ``engine``, unless the script names one; None: by the local engine."""
+    global _default
+    _default = engine
+
+
+def default_engine() -> DefaultEngine | None:
+    """Return what `use_engine` was given."""
+    return _default

@@ -67,6 +67,9 @@ class HostAgents:
         terminal: Shows what they write to their standard error.
         upkeep: Checks the program's directories, as often as the agents are pinged.
         home: Is told of agents whose stores serve.
+
+    Attributes:
+        program: What engines are told of it.
     """
 
     def __init__(
@@ -88,8 +91,8 @@ class HostAgents:
         self._lifecycle = lifecycle
         self._reports = reports
         self._terminal = terminal
-        invitations = Invitations(run, loop, registry.own, terminal.announce)
-        self._placement = Placement(invitations, self._connect, self._attach)
+        self.program = Invitations(run, loop, registry.own, terminal.announce)
+        self._placement = Placement(self.program, self._connect, self._attach)
         self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
         self._home = home
         loop.post(lambda: self._pulse.start(loop.running))

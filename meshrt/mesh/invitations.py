@@ -1,18 +1,23 @@
-"""How agents on other machines join the program: by the port of the root, with an invitation for each.
+"""How agents on other machines join the program: by the port of the root, with an invitation for each, or one for all.
 
 No port is open, and no certificate exists, before an engine asks for the first invitation.
+
+An invitation for all has a secret and, where that is known before, a certificate of its own.
+They let an agent in; those of the program it is told behind that, as every agent is.
 """
 
 from __future__ import annotations
 
 import functools
+import hmac
 import os
 import queue
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from meshrt.mesh.engine import Arrival
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
 from meshrt.mesh.run import Run
@@ -22,13 +27,17 @@ from meshrt.transport.dataport import DataPort, listen
 from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import Connection, Link
 from meshrt.transport.liveness import ROOT_SECONDS, end_when_silent
+from meshrt.wire.addresses import Port
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
-from meshrt.wire.handshake import ROLE_AGENT, ServerHandshake
-from meshrt.wire.tree import Invited
+from meshrt.wire.handshake import ROLE_AGENT, Secret, ServerHandshake
+from meshrt.wire.tree import Bye, Invited
 
-__all__ = ["Invitations", "make_certificate"]
+__all__ = ["Invitations", "known_invitation", "make_certificate"]
+
+#: What agents ask for that join by an invitation for all.
+_ALL = "agents"
 
 
 class Invitation:
@@ -77,6 +86,46 @@ class Invitation:
             link.close()
 
 
+class OpenInvitation:
+    """For any number of agents. Any thread.
+
+    Args:
+        secret: What they prove.
+        certificate: What they show.
+    """
+
+    def __init__(self, run: Run, secret: bytes, certificate: Certificate) -> None:
+        self.secret = Secret(secret)
+        self.certificate = certificate
+        self._run = run
+        self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+        self._links: list[Link] = []
+
+    def text(self) -> bytes:
+        """Return it for the agents to read. A secret."""
+        return control_frame(
+            Invited(_ALL, self._run.ports, self.secret, (self.certificate.certificate, self.certificate.key))
+        )
+
+    def accept(self, seconds: float) -> Arrival | None:
+        """Wait for the next agent; None: none has come."""
+        try:
+            return self._arrivals.get(seconds > 0, seconds)
+        except queue.Empty:
+            return None
+
+    def joined(self, who: str, link: Link) -> None:
+        """An agent has proved the secret. On the loop."""
+        self._links.append(link)
+        self._arrivals.put(Arrival(who, secrets.randbits(62) | 1, link))
+
+    def end(self) -> None:
+        """The program ends, also for agents that no mesh uses. On the loop."""
+        for link in self._links:
+            link.send([control_frame(Bye())])
+            link.close()
+
+
 class Invitations:
     """The program, as engines see it. Any thread, unless said otherwise.
 
@@ -99,7 +148,9 @@ class Invitations:
         self._lock = threading.Lock()
         self._marks = 0
         self._invited: dict[str, Invitation] = {}
+        self._open: OpenInvitation | None = None
         self._entrance: Entrance[Connection]
+        self._entrance_for_all: Entrance[Connection]
 
     def new_mark(self) -> str:
         """Return the mark of a new agent."""
@@ -110,31 +161,51 @@ class Invitations:
     def invite(self) -> Invitation:
         """Return what an agent on another machine joins with. Raises OSError: no port can be opened."""
         with self._lock:
-            if self._run.certificate is None:
-                listener, self._run.ports = listen()
-                self._run.certificate = make_certificate()
-                be_apart()
-                self._loop.post(functools.partial(self._serve, listener))
-                self._loop.begin()  # the first mesh waits for its agents before it begins the loop
-            invitation = Invitation(self._run, self._run.certificate)
+            invitation = Invitation(self._run, self._certificate(0))
             self._invited[invitation.name] = invitation
         return invitation
 
+    def invite_all(self, secret: bytes = b"", port: int = 0) -> OpenInvitation:
+        """Return what any number of agents join with. Once. Raises OSError: the port cannot be opened."""
+        with self._lock:
+            certificate = self._certificate(port)
+            proved = _derived(secret) if secret else (secrets.token_bytes(32), certificate)
+            invitation = OpenInvitation(self._run, *proved)
+            self._loop.post(functools.partial(self._serve_all, invitation))
+        return invitation
+
+    def _certificate(self, port: int) -> Certificate:
+        """Return that of the program. The first time, it is made, and the port is opened."""
+        if self._run.certificate is None:
+            listener, self._run.ports = listen(port)
+            self._run.certificate = make_certificate()
+            be_apart()
+            self._loop.post(functools.partial(self._serve, listener))
+            self._loop.begin()  # the first mesh waits for its agents before it begins the loop
+        return self._run.certificate
+
     # -- on the loop
 
-    def _serve(self, listener: socket.socket) -> None:
-        loop = self._loop.running
-        self._entrance = Entrance(
-            loop,
-            None,
-            "a host agent",
-            self._run.secret,
-            ROLE_AGENT,
-            self._let_in,
-            self._loop.call_later,
-            serves=self._expects,
+    def _serve_all(self, invitation: OpenInvitation) -> None:
+        def let_in(sock: Connection, handshake: ServerHandshake) -> None:
+            invitation.joined(handshake.endpoint.partition("/")[2], link_of(sock, control_decoder()))
+
+        self._entrance_for_all = self._make_entrance(
+            invitation.secret, let_in, lambda name: name.partition("/")[0] == _ALL
         )
-        port = DataPort(loop, listener, self._give, self._loop.call_later)
+        self._open = invitation
+        self._loop.on_end.append(self._entrance_for_all.close)
+        self._loop.on_end.append(invitation.end)
+
+    def _make_entrance(
+        self, secret: Secret, let_in: Callable[[Connection, ServerHandshake], None], serves: Callable[[str], bool]
+    ) -> Entrance[Connection]:
+        loop = self._loop.running
+        return Entrance(loop, None, "a host agent", secret, ROLE_AGENT, let_in, self._loop.call_later, serves=serves)
+
+    def _serve(self, listener: socket.socket) -> None:
+        self._entrance = self._make_entrance(self._run.secret, self._let_in, self._expects)
+        port = DataPort(self._loop.running, listener, self._give, self._loop.call_later)
         self._loop.on_end.append(functools.partial(be_apart, False))  # another program may follow in this process
         self._loop.on_end.append(port.close)
         self._loop.on_end.append(self._entrance.close)
@@ -145,6 +216,9 @@ class Invitations:
             case ["agent", _] if certificate is not None:
                 end_when_silent(sock, ROOT_SECONDS)
                 self._entrance.admit(secured(sock, certificate))
+            case [each] if each == _ALL and self._open is not None:
+                end_when_silent(sock, ROOT_SECONDS)
+                self._entrance_for_all.admit(secured(sock, self._open.certificate))
             case ["rank", mesh_id, "0"] if certificate is not None and mesh_id in self._own:
                 self._own[mesh_id].admit(sock, certificate)
             case _:
@@ -159,30 +233,53 @@ class Invitations:
         invitation.joined(link_of(sock, control_decoder()))
 
 
-def make_certificate() -> Certificate:
-    """Return a new certificate, signed by itself, with its key. Only programs on several machines need one."""
+def known_invitation(ports: Sequence[Port], secret: bytes) -> bytes:
+    """Return the text of an invitation for all that begins with a secret which the agents have.
+
+    Args:
+        ports: Where the root may be reached.
+        secret: As for `Invitations.invite_all`.
+    """
+    proof, certificate = _derived(secret)
+    return control_frame(Invited(_ALL, ports, proof, (certificate.certificate, certificate.key)))
+
+
+def _derived(secret: bytes) -> tuple[bytes, Certificate]:
+    """Return what follows from a secret: what is proved, and a certificate, the same on each machine."""
+    seed = hmac.digest(secret, b"meshrt certificate", "sha256")
+    return hmac.digest(secret, b"meshrt proof", "sha256"), make_certificate(seed)
+
+
+def make_certificate(seed: bytes = b"") -> Certificate:
+    """Return a certificate, signed by itself, with its key. Only programs on several machines need one.
+
+    Args:
+        seed: 32 bytes that the certificate is made of: all of it follows from them. b"": a new one.
+    """
     import datetime  # start-up: as said
 
     from cryptography import x509  # start-up: as said
     from cryptography.hazmat.primitives import hashes, serialization  # start-up: as said
-    from cryptography.hazmat.primitives.asymmetric import ec  # start-up: as said
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # start-up: as said
     from cryptography.x509.oid import NameOID  # start-up: as said
 
-    key = ec.generate_private_key(ec.SECP256R1())
+    key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+    if seed:
+        key, algorithm, serial = ed25519.Ed25519PrivateKey.from_private_bytes(seed), None, 1
+    else:
+        key, algorithm, serial = ec.generate_private_key(ec.SECP256R1()), hashes.SHA256(), x509.random_serial_number()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "meshrt")])
     # The clocks of machines may be wrong by years: the certificate is pinned, and its dates mean nothing.
-    valid = datetime.timedelta(days=3650)
-    now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - valid)
-        .not_valid_after(now + valid)
+        .serial_number(serial)
+        .not_valid_before(datetime.datetime(2000, 1, 1))
+        .not_valid_after(datetime.datetime(2200, 1, 1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
+        .sign(key, algorithm)
     )
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -13,7 +13,7 @@ from meshrt.errors import SpawnError
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.engine import Engine, Placed, Program, Request
 
-__all__ = ["Placement", "wait_until_joined"]
+__all__ = ["Placement", "local_engine", "wait_until_joined"]
 
 #: Seconds for which processes are looked for, if no descriptor is free for that, and between two tries.
 _LOOK = 2.0
@@ -60,7 +60,7 @@ class Placement:
         with self._placing:
             living = {id(agent.placed): agent for agent in self._by_engine.get(engine, []) if not agent.gone}
             request = replace(request, lost=[agent.host for lost, agent in self._lost if lost == engine])
-            placed = self._place(engine if engine is not None else _default_engine(), request, living)
+            placed = self._place(engine if engine is not None else local_engine(), request, living)
             agents = [living.get(id(each)) or self._connect(each) for each in placed]
             new = [agent for agent in agents if id(agent.placed) not in living]
             with self._lock:
@@ -174,7 +174,8 @@ def _kill_left(agent: AgentLink) -> None:
         time.sleep(_AGAIN)
 
 
-def _default_engine() -> Engine:
+def local_engine() -> Engine:
+    """Return the engine that starts agents on this machine."""
     module, name = _DEFAULT_ENGINE
     engine: Engine = getattr(importlib.import_module(module), name)()
     return engine

@@ -14,6 +14,7 @@ from meshrt.actor.errors import why_ended
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import pack_init, send_init
+from meshrt.mesh.engine import default_engine
 from meshrt.mesh.engines import engine_of
 from meshrt.mesh.future import Future, done
 from meshrt.mesh.host_mesh import HostMesh, Hosts, first_ranks, grace_of
@@ -52,7 +53,8 @@ def proc_mesh(
     """Start one process per point of a mesh and return it; does not wait for them.
 
     ``proc_mesh(hosts=4, gpus=4)``: dimensions in the order given, row-major. Without any: the GPUs of this machine
-    (dimension ``gpus``), or a single rank where there are none.
+    (dimension ``gpus``), or a single rank where there are none. Under ``meshrt launch``, what is missing of ``hosts``
+    and ``gpus`` is all hosts of the launcher, and the GPUs of each.
 
     Args:
         name: Shown in listings; a short one is made up.
@@ -65,7 +67,8 @@ def proc_mesh(
             ranks and where they are; and again after twice the time. The call goes on.
         dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
             ``meshrt dap``. The ranks need debugpy then (``meshrt dap --help``).
-        engine: Places the host agents; this machine by default. Also by name: "local", "ray". See `meshrt.engine`.
+        engine: Places the host agents; this machine by default, the hosts of the launcher under ``meshrt launch``. Also
+            by name: "local", "ray". See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
         UsageError: A size, a name or an option is invalid.
@@ -80,8 +83,13 @@ def proc_mesh(
         check_port(dap)
         if has_runtime() and not current_runtime().is_root:
             raise UsageError("dap= is for the script: an IDE attaches to the whole program")
-    hosts = Hosts(None if engine is None else engine_of(engine))
-    mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), hosts)
+    default = default_engine()
+    if engine is None and default is not None:
+        sizes = default.sizes(sizes)
+    elif not sizes:
+        sizes = default_sizes()
+    placed_by = None if engine is None else engine_of(engine)
+    mesh = _spawn(MeshSpec.make(name, sizes, env, setup, preload, post_mortem), Hosts(placed_by))
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
     if dap is not None:
@@ -92,10 +100,16 @@ def proc_mesh(
 def this_host() -> HostMesh:
     """Return the host that this process runs on, as a mesh without dimensions: in a rank, that of the rank."""
     if not has_runtime() or current_runtime().is_root:
-        return HostMesh(_spawn, Shape.unity(), Hosts())
+        return HostMesh(_spawn, Shape.unity(), Hosts(_local_engine() if default_engine() is not None else None))
     runtime = current_runtime()
     rank = Shape((), Slice(offset=runtime.rank, sizes=(), strides=()))
     return HostMesh(_spawn, rank, Hosts(mesh_id=runtime.mesh_id), (runtime.host,))
+
+
+def _local_engine() -> Engine:
+    from meshrt.mesh.placement import local_engine  # start-up: only where meshes are placed on other hosts, too
+
+    return local_engine()
 
 
 def host_mesh(hosts: int, engine: Engine | str | None = None) -> HostMesh:

@@ -133,6 +133,8 @@ class Root:
         access = TerminalAccess(run, loop, services, upkeep)
         agents = HostAgents(run, loop, registry, services, lifecycle, reports, terminal, upkeep, home)
         Moving(loop, agents, lifecycle, services)
+        #: What engines are told of it.
+        self.program = agents.program
         self.script = script = Script(services, driver, terminal, alarm, overdue)
         terminated = Terminated(driver, script.terminated)
         loop.post(lambda: terminated.start(loop.running))

@@ -13,7 +13,7 @@ from meshrt.host.limits import check_limits
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
-from meshrt.mesh.engine import Request
+from meshrt.mesh.engine import Request, default_engine
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.host_mesh import Hosts
 from meshrt.mesh.lifecycle import Lifecycle
@@ -114,8 +114,9 @@ class Spawning:
                 return self._beside(owner.mesh_id, [owner.rank])
             _check_division(count, len(beside))
             return _living(beside)
+        engine = hosts.engine if hosts.engine is not None else default_engine()
         count = hosts.size or count
-        agents = self._agents.of(hosts.engine, Request(count, spec.extent.nelements, sizes.get("gpus")))
+        agents = self._agents.of(engine, Request(count, spec.extent.nelements, sizes.get("gpus")))
         self._loop.begin()  # it ends the agents, also if no mesh is made
         _check_division(count, len(agents))
         if hosts.size:

@@ -110,20 +110,24 @@ class DataPort:
             self._refuse(sock)
 
 
-def listen() -> tuple[socket.socket, tuple[Port, ...]]:
+def listen(port: int = 0) -> tuple[socket.socket, tuple[Port, ...]]:
     """Return a socket that listens for other machines, and the addresses at which they may try to reach it.
 
+    Args:
+        port: This one, whatever the environment says; 0: one of those.
     Raises:
         UsageError: A variable of the environment has an invalid value.
         OSError: No port is free, or the address is not one of this machine.
     """
     bind = os.environ.get(BIND, "")
-    for port in _ports():
+    for number in [port] if port else _ports():
         try:
             if bind:
-                listener = socket.create_server((bind, port), family=_family(bind), backlog=4096)
+                listener = socket.create_server((bind, number), family=_family(bind), backlog=4096)
             else:
-                listener = socket.create_server(("::", port), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
+                listener = socket.create_server(
+                    ("::", number), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True
+                )
             break
         except OSError as error:
             problem = error

@@ -126,7 +126,8 @@ class ClientHandshake:
             raise AuthenticationError(f"the endpoint name {endpoint!r} is longer than 200 bytes")
         self._nonce = _nonce(identity)
         self._buffer = b""
-        self._proved = False
+        #: The server has proved itself.
+        self.proved = False
         self.done = False
         self.leftover = b""
         #: The server, once it has proved itself.
@@ -143,7 +144,7 @@ class ClientHandshake:
             AuthenticationError: The server does not hold the secret, or says something else than that it lets in.
         """
         self._buffer += data
-        if self._proved:
+        if self.proved:
             self._enter()
             return b""
         if len(self._buffer) < _NONCE + _PROOF:
@@ -154,7 +155,7 @@ class ClientHandshake:
             raise AuthenticationError("the peer does not hold the secret of this program")
         self._buffer = self._buffer[_NONCE + _PROOF :]
         self.server = Identity.unpack(server_nonce[-_IDENTITY:])
-        self._proved = True
+        self.proved = True
         self._enter()
         return _proof(self._secret, b"client", transcript)
 

@@ -8,7 +8,8 @@
 
 What two machines have apart: network, pids, /tmp, /run, /dev/shm, HOME, host name, boot id, and the monotonic clock (a
 day for each). What they share: the processor, and every other file (Python, this checkout), as a cluster with a common
-file system has. The machine that the tests run on is none of them: nothing is made outside of namespaces.
+file system has; /tmp/shared is the place that they write to. The machine that the tests run on is none of them: nothing
+is made outside of namespaces.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class Machine:
 
     def processes(self) -> dict[int, str]:
         """Return the processes that run there, without its first one: pids as seen here, and command lines."""
+        if self._init.poll() is not None:
+            return {}
         namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
         found = {}
         for entry in Path("/proc").iterdir():
@@ -164,9 +167,12 @@ class Machine:
         lines += [f"hostname {self.name}"]
         if not self._shares:
             # What the tests need of /tmp stays visible there.
-            keep = [path for path in {str(_REPOSITORY), sys.prefix} if path.startswith("/tmp/")]
+            keep = {path: path for path in {str(_REPOSITORY), sys.prefix} if path.startswith("/tmp/")}
+            keep["/tmp/shared"] = str(self.switch.shared)
             lines += ["mount -t tmpfs none /run"]
-            lines += [f"mkdir -p /run/kept{path} && mount --bind {path} /run/kept{path}" for path in keep]
+            lines += [
+                f"mkdir -p /run/kept{path} && mount --bind {shown} /run/kept{path}" for path, shown in keep.items()
+            ]
             lines += ["mount -t tmpfs none /tmp && chmod 1777 /tmp"]
             lines += [f"mkdir -p {path} && mount --move /run/kept{path} {path}" for path in keep]
             lines += ["mount -t tmpfs none /dev/shm", "mount -t tmpfs none /run", "mkdir -m 700 /tmp/home"]
@@ -188,9 +194,15 @@ class Machine:
 
 
 class Switch:
-    """What connects the machines: a bridge in a network namespace of its own."""
+    """What connects the machines: a bridge in a network namespace of its own.
+
+    Attributes:
+        shared: The directory that is ``/tmp/shared`` on each machine.
+    """
 
     def __init__(self, count: int, directory: Path) -> None:
+        self.shared = directory / "shared"
+        self.shared.mkdir()
         self.names = directory / "hosts"
         lines = [f"10.7.0.{number} n{number}\nfd07::{number} n{number}" for number in range(1, count + 1)]
         self.names.write_text("127.0.0.1 localhost\n::1 localhost\n" + "\n".join(lines) + "\n")

@@ -44,7 +44,14 @@ HALT: Command[Any] = Command(
     ),
 )
 START: Command[Any] = Command("start", "start it", arguments=(Argument("words", Kind.WORDS, required=True),))
-TABLE: Table[Any] = Table((SHOW, EVALUATE, HALT, START))
+AROUND: Command[Any] = Command(
+    "around",
+    "start it in a way",
+    arguments=(Argument("words", Kind.WORDS, required=True),),
+    options=(Option("--count", "so often", metavar="N", convert=int, default=1), Option("-q, --quiet", "say nothing")),
+    main="nowhere:around",
+)
+TABLE: Table[Any] = Table((SHOW, EVALUATE, HALT, START, AROUND))
 
 
 def typed(line: str) -> dict[str, Any]:
@@ -231,3 +238,21 @@ def test_what_is_typed_at_the_wrong_place_is_named(line: str, problem: str) -> N
 def test_an_actor_and_ranks_in_one_word_of_a_shell() -> None:
     with pytest.raises(UsageError, match=r"expected two words: solver 'ranks\(13\)'"):
         given_words("show", "solver ranks(13)")
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "quiet", "rest"),
+    [
+        (["a.py", "--count", "3"], 1, False, ["a.py", "--count", "3"]),
+        (["--count", "3", "-q", "a.py", "-q"], 3, True, ["a.py", "-q"]),
+        (["--count=3", "-m", "module", "--help"], 3, False, ["-m", "module", "--help"]),
+        (["-m", "module"], 1, False, ["-m", "module"]),
+        (["--counter", "a.py"], 1, False, ["--counter", "a.py"]),
+    ],
+)
+def test_options_in_front_of_words_are_those_of_the_command(
+    words: list[str], count: int, quiet: bool, rest: list[str]
+) -> None:
+    assert given_words("around", *words) == {"count": count, "quiet": quiet, "words": rest}
+    with pytest.raises(UsageError):
+        given_words("around", "--count", "3")

@@ -12,7 +12,7 @@ from meshrt.commandline.table import COMMANDS
 
 
 def test_every_command_of_the_shell_takes_a_program(capsys: pytest.CaptureFixture[str]) -> None:
-    without = {"help", "run", "completion", "tunnel"}
+    without = {"help", "launch", "run", "completion", "tunnel"}
     for command in COMMANDS.offered(Offer.SHELL):
         assert any("--program" in each.words for each in command.options_for(Offer.SHELL)) == (
             command.name not in without

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -10,19 +11,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from meshrt.engine.joining import join
+from meshrt.engine.joining import check, join
 from meshrt.errors import UsageError
-from meshrt.mesh.invitations import Invitations, make_certificate
+from meshrt.mesh.invitations import Invitations, known_invitation, make_certificate
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
 from meshrt.store.machine import is_apart
 from meshrt.transport.dataport import BIND
+from meshrt.transport.link import Link
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
 from meshrt.wire.preface import preface
-from meshrt.wire.tree import INVITED, Bye, Invited
+from meshrt.wire.tree import FROM_ROOT, INVITED, Bye, Invited
 from tests.support.waiting import wait_until
 
 
@@ -146,3 +148,62 @@ def test_a_root_that_does_not_answer(bench: Bench, monkeypatch: pytest.MonkeyPat
 def test_what_is_no_invitation(text: bytes) -> None:
     with pytest.raises(UsageError, match="is no invitation"):
         join(text)
+
+
+def _has_read(link: Link) -> bool:
+    return bool(link.read())
+
+
+def _has_ended(link: Link) -> bool:
+    return link.read() is None
+
+
+def test_any_number_join_by_one_for_all(bench: Bench) -> None:
+    invitation = bench.invitations.invite_all()
+    links = [join(invitation.text(), f"{index}/0/n{index}")[0] for index in range(3)]
+    arrivals = [invitation.accept(20) for _ in links]
+    assert [each.who for each in arrivals if each] == ["0/0/n0", "1/0/n1", "2/0/n2"]
+    assert len({each.machine for each in arrivals if each}) == 3
+    alone, _ = bench.invited()
+    links.append(join(alone.text())[0])
+    other = alone.accept(20)
+    assert other is not None and invitation.accept(0.0) is None
+    for each, link in zip(arrivals, links[:3], strict=True):
+        assert each is not None
+        link.send([control_frame(Bye())])
+        wait_until(functools.partial(_has_read, each.link), 20)
+    bench.loop.end()
+    other.close()
+    for link in links:
+        wait_until(functools.partial(_has_ended, link), 20)
+        link.close()
+
+
+def test_those_that_no_mesh_uses_are_told_of_the_end(bench: Bench) -> None:
+    invitation = bench.invitations.invite_all()
+    link, _ = join(invitation.text(), "1/0/n1")
+    assert invitation.accept(20) is not None
+    bench.loop.end()
+    frame = (link.read() or [])[0]
+    assert isinstance(FROM_ROOT.decode(frame.payload), Bye)
+    link.close()
+
+
+def test_a_look_at_the_root_is_no_joining(bench: Bench) -> None:
+    invitation = bench.invitations.invite_all()
+    check(invitation.text())
+    assert invitation.accept(0.1) is None
+    with pytest.raises(ConnectionError, match="cannot be reached"):
+        check(known_invitation(bench.run.ports, b"another secret"))
+
+
+def test_a_known_secret_takes_the_place_of_an_invitation(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    invitation = bench.invitations.invite_all(b"known", port)
+    assert bench.run.ports == (("127.0.0.1", port),)
+    link, _ = join(known_invitation([("localhost", port)], b"known"), "1/0/n1")
+    assert invitation.accept(20) is not None
+    link.close()
+    assert make_certificate(b"s" * 32) == make_certificate(b"s" * 32) != make_certificate(b"t" * 32)
+    assert bench.run.secret not in invitation.text() and b"known" not in invitation.text()

@@ -1,0 +1,74 @@
+"""``meshrt launch``: host 0 runs the script, the others become host agents."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from meshrt.commandline.command import Arguments
+from meshrt.engine.launch.binding import unbind
+from meshrt.engine.launch.hosts import LaunchEngine, identity
+from meshrt.engine.launch.launchers import JOB, Launched, detect
+from meshrt.engine.launch.rendezvous import ROOT, SECRET_FILE, Rendezvous, choose
+from meshrt.engine.launch.script import Script
+from meshrt.engine.local import AGENT_PROGRAM
+from meshrt.errors import UsageError
+from meshrt.mesh.engine import use_engine
+from meshrt.mesh.program import start_root
+from meshrt.transport.helper import interpreter
+
+__all__ = ["show"]
+
+
+def show(arguments: Arguments) -> int:
+    """Run ``meshrt launch``. Returns the exit status of the script; on other hosts it does not return."""
+    variables = dict(os.environ)
+    for name, option in ((ROOT, "root"), (SECRET_FILE, "secret_file"), (JOB, "job")):
+        if arguments[option]:
+            variables[name] = arguments[option]
+    found = detect(variables, arguments["hosts"], arguments["index"])
+    fewest = arguments["min_hosts"] or found.hosts
+    if fewest > found.hosts:
+        raise UsageError(f"--min-hosts {fewest}, and there are {found.hosts} hosts ({found.launcher})")
+    unbind(variables)
+    rendezvous = choose(found, variables) if found.hosts > 1 else None
+    if found.index == 0 or rendezvous is None:
+        return _run_script(found, rendezvous, fewest, arguments)
+    return _be_host(found, rendezvous, arguments["timeout"])
+
+
+def _be_host(found: Launched, rendezvous: Rendezvous, seconds: float) -> int:
+    """Become the agent of this host, in this process: signals, limits and devices stay those of the launcher."""
+    text = rendezvous.wait(seconds, lambda line: _tell(f"host {found.index}: {line}"))
+    rendezvous.way.leave()
+    file = os.memfd_create("meshrt-invitation", os.MFD_CLOEXEC)
+    os.write(file, text)
+    os.lseek(file, 0, os.SEEK_SET)
+    os.dup2(file, 0)
+    words = [*interpreter(), str(AGENT_PROGRAM), "-", identity(found.index)]
+    sys.stdout.flush()
+    os.execv(words[0], words)
+
+
+def _tell(text: str) -> None:
+    """Print a line on standard error."""
+    with contextlib.suppress(OSError):
+        print(f"meshrt: {text}", file=sys.stderr, flush=True)
+
+
+def _run_script(found: Launched, rendezvous: Rendezvous | None, fewest: int, arguments: Arguments) -> int:
+    root = start_root()
+    engine = LaunchEngine(found, fewest, arguments["timeout"], _tell)
+    if rendezvous is None:
+        engine.open(root.program, b"", 0)
+    else:
+        rendezvous.publish(engine.open(root.program, rendezvous.secret, rendezvous.port))
+        engine.on_complete.append(rendezvous.way.close)
+    use_engine(engine)
+    try:
+        return Script(arguments["words"]).run()
+    finally:  # also where there is no script: the other hosts are to end, too
+        engine.linger()
+        if rendezvous is not None:
+            rendezvous.way.close()

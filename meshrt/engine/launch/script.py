@@ -1,0 +1,102 @@
+"""A script run in this process as ``python SCRIPT ARGUMENT ...`` does: by a path, or with ``-m`` by a module's name."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+
+from meshrt.errors import UsageError
+
+__all__ = ["Script"]
+
+
+class Script:
+    """A script that is found, and not run yet.
+
+    Args:
+        words: Its path, or ``-m`` and a module, and its arguments.
+    Raises:
+        UsageError: There is none.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._spec: ModuleSpec | None = None
+        if words[0] == "-m":
+            if len(words) < 2:
+                raise UsageError("-m: expected the name of a module")
+            sys.path.insert(0, os.getcwd())
+            self._spec = _spec_of(words[1])
+            self._file = str(self._spec.origin)
+            self._arguments = [self._file, *words[2:]]
+        else:
+            self._file = os.path.join(os.getcwd(), words[0])
+            self._arguments = list(words)
+            if not os.path.isfile(self._file):
+                raise UsageError(f"there is no script {words[0]}")
+            sys.path.insert(0, str(Path(self._file).resolve().parent))
+
+    def run(self) -> int:
+        """Run it; returns the exit status. An error is shown as Python shows it.
+
+        Raises:
+            SystemExit: Of the script.
+        """
+        sys.argv[:] = self._arguments
+        main = ModuleType("__main__")
+        sys.modules["__main__"] = main
+        spec = self._spec
+        loader = spec.loader if spec is not None else SourceFileLoader("__main__", self._file)
+        main.__dict__.update(
+            __builtins__=builtins,
+            __file__=self._file,
+            __spec__=spec,
+            __loader__=loader,
+            __package__=spec.parent if spec is not None else None,
+        )
+        try:
+            exec(self._code(), main.__dict__)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            _show(error)
+            return 1
+        return 0
+
+    def _code(self) -> CodeType:
+        if self._spec is not None:
+            code = self._spec.loader.get_code(self._spec.name)  # type: ignore[union-attr]  # `_spec_of` has checked it
+            if not isinstance(code, CodeType):
+                raise ImportError(f"{self._spec.name} has no code")
+            return code
+        return compile(Path(self._file).read_bytes(), self._file, "exec", dont_inherit=True)
+
+
+def _spec_of(name: str) -> ModuleSpec:
+    """Return what is run for ``-m name``: a package's ``__main__``. Raises UsageError."""
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"there is no module {name}: {error}") from None
+    if spec is None or not hasattr(spec.loader, "get_code"):
+        raise UsageError(f"there is no module {name}, or it cannot be run")
+    return spec
+
+
+def _show(error: BaseException) -> None:
+    """Do what Python does with an error that nothing catches, without the frames of this file."""
+    walker: TracebackType | None = error.__traceback__
+    while walker is not None and walker.tb_frame.f_code.co_filename == __file__:
+        walker = walker.tb_next
+    error.__traceback__ = walker
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, walker
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    sys.excepthook(type(error), error, walker)
