@@ -60,8 +60,9 @@ from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.selection import Shape
 from meshrt.store.store import Store
+from meshrt.transport.connecting import Opened, Way
 from meshrt.transport.process import ProcessRuntime, set_runtime
-from meshrt.wire.addresses import HostAddress
+from meshrt.wire.addresses import HostAddress, RankAddress
 from meshrt.wire.codec import text_of
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import (
@@ -72,6 +73,8 @@ from meshrt.wire.operations import (
     Ended,
     Held,
     Hold,
+    Relayed,
+    RelayTo,
     Restarted,
     Stopped,
     Told,
@@ -473,6 +476,14 @@ class RankProcess:
     def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         """Ask the root without waiting."""
         self.control.requests.ask(operation.name(), body_of(operation), answers_of(operation, answered))
+
+    def relay(self, address: RankAddress, why: str, opened: Opened) -> None:
+        """Ask the root for a way to a rank."""
+
+        def answered(answer: Relayed | None, error: Exception | None) -> None:
+            opened(ConnectionError(str(error)) if answer is None else Way(answer.port, answer.name))
+
+        self.ask_later(RelayTo(address.mesh_id, address.rank, why), answered)
 
     def unhandled(self, report: Unhandled) -> None:
         """Report an error that no caller waits for."""

@@ -14,9 +14,13 @@ from meshrt.engine.local import AGENT_PROGRAM, Started
 from meshrt.errors import SpawnError
 from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.mesh.engine import Invitation, Placed, Program, Request
+from meshrt.mesh.progress import JoiningHosts
 from meshrt.transport.link import Link
 
 __all__ = ["CommandEngine", "ssh"]
+
+#: Seconds between two looks at commands that are to start agents.
+_LOOK = 0.05
 
 
 class CommandAgent(Started):
@@ -30,18 +34,18 @@ class CommandAgent(Started):
         self.link: Link
         self._invitation = invitation
 
-    def accept(self, deadline: float) -> None:
-        """Wait until the agent has joined. Raises SpawnError."""
-        while (link := self._invitation.accept(0.05)) is None:
-            if self._process.poll() is not None:
-                said = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
-                raise SpawnError(
-                    f"the agent of host {self.host} has ended before it joined, "
-                    f"with exit status {self._process.returncode}" + (f": {said}" if said else "")
-                )
-            if time.monotonic() >= deadline:
-                raise SpawnError(f"the agent of host {self.host} has not joined in time")
-        self.link = link
+    def has_joined(self, seconds: float) -> bool:
+        """Whether the agent has joined, within so many seconds. Raises SpawnError: it has ended before."""
+        link = self._invitation.accept(seconds)
+        if link is not None:
+            self.link = link
+        elif self._process.poll() is not None:
+            said = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
+            raise SpawnError(
+                f"the agent of host {self.host} has ended before it joined, "
+                f"with exit status {self._process.returncode}" + (f": {said}" if said else "")
+            )
+        return link is not None
 
     def undo(self) -> None:
         """End one that is not to join."""
@@ -95,14 +99,25 @@ class CommandEngine:
                 else:
                     left.remove(running)
                 placed.append(running or new[-1])
-            deadline = time.monotonic() + self.seconds
-            for each in new:
-                each.accept(deadline)
+            self._wait_for(new, program)
         except BaseException:
             for each in new:
                 each.undo()
             raise
         return placed
+
+    def _wait_for(self, agents: Sequence[CommandAgent], program: Program) -> None:
+        hosts = JoiningHosts([agent.host for agent in agents], program.announce)
+        deadline = time.monotonic() + self.seconds
+        left = [*agents]
+        while left:
+            for agent in (*left,):
+                if agent.has_joined(_LOOK / len(left)):
+                    hosts.joined(agent.host)
+                    left.remove(agent)
+            if left and time.monotonic() >= deadline:
+                raise SpawnError(f"the agent of host {left[0].host} has not joined in time: {hosts}")
+            hosts.look()
 
     def _start(self, host: str, command: Sequence[str], program: Program) -> CommandAgent:
         mark = program.new_mark()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
-import socket
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Mapping
 
-from meshrt.errors import AuthenticationError, ProtocolError, UsageError
+from meshrt.errors import ProtocolError, UsageError
 from meshrt.transport.link import Link
 from meshrt.transport.liveness import AGENT_SECONDS, end_when_silent
+from meshrt.transport.racing import begin_to_connect, described, race
 from meshrt.transport.secured import SecureLink, SecureSocket
 from meshrt.wire.addresses import Port
 from meshrt.wire.certificate import Certificate
@@ -23,10 +23,8 @@ from meshrt.wire.tree import INVITED, Invited
 
 __all__ = ["check", "invited_by", "join"]
 
-T = TypeVar("T")
-
-#: Seconds for one address of the root to answer, and for the proofs.
-_SECONDS = 5.0
+#: Seconds for one address of the root to answer, and for its proof.
+_SECONDS = 10.0
 
 
 def join(text: bytes, who: str = "") -> tuple[Link, bytes]:
@@ -42,13 +40,30 @@ def join(text: bytes, who: str = "") -> tuple[Link, bytes]:
         ConnectionError: None of the root's addresses answers; the text says what each has answered.
     """
     invited = invited_by(text)
-    return _first(invited, lambda address: _knock(address, invited, who))
+    problems: dict[Port, str] = {}
+    left = [(host, port) for host, port in invited.ports]
+    while left:
+        knock, more = race(left, lambda address: _Knock(address, invited, who), _SECONDS)
+        problems |= more
+        if knock is None:
+            break
+        try:
+            return knock.enter(_SECONDS)
+        except (OSError, ProtocolError) as error:
+            knock.close()
+            problems[knock.address] = str(error)
+            left = left[left.index(knock.address) + 1 :]
+    raise _unreachable(problems)
 
 
 def check(text: bytes) -> None:
     """Raise ConnectionError, unless the root answers that has written the invitation; the agent does not join."""
     invited = invited_by(text)
-    _first(invited, lambda address: _look(address, invited))
+    ports = [(host, port) for host, port in invited.ports]
+    knock, problems = race(ports, lambda address: _Knock(address, invited, ""), _SECONDS)
+    if knock is None:
+        raise _unreachable(problems)
+    knock.close()
 
 
 def invited_by(text: bytes) -> Invited:
@@ -60,49 +75,58 @@ def invited_by(text: bytes) -> Invited:
         raise UsageError(f"what was read is no invitation to a program of meshrt: {error}") from None
 
 
-def _first(invited: Invited, dial: Callable[[Port], T]) -> T:
-    """Dial one address after the other; returns what the first one that answers gives."""
-    problems = []
-    for address in invited.ports:
-        try:
-            return dial(address)
-        except (OSError, AuthenticationError) as error:
-            problems.append(f"{address[0]} port {address[1]}: {error}")
-    raise ConnectionError("the script cannot be reached at any of its addresses: " + "; ".join(problems))
+def _unreachable(problems: Mapping[Port, str]) -> ConnectionError:
+    return ConnectionError(f"the script cannot be reached at any of its addresses: {described(problems)}")
 
 
-def _knock(address: Port, invited: Invited, who: str) -> tuple[Link, bytes]:
-    handshake = ClientHandshake(invited.secret, ROLE_AGENT, "/".join(filter(None, (invited.name, who))))
-    sock = _dialled(address, invited, handshake, lambda: handshake.done)
-    return SecureLink(sock, control_decoder()), handshake.leftover
+class _Knock:
+    """An attempt at one address of the root. The root takes the first that proves itself, so it is not this one yet."""
 
+    def __init__(self, address: Port, invited: Invited, who: str) -> None:
+        self.address = address
+        tcp = begin_to_connect(address)
+        end_when_silent(tcp, AGENT_SECONDS)
+        self._sock = SecureSocket(tcp, Certificate(*invited.certificate), server=False, preface=preface(invited.name))
+        endpoint = "/".join(filter(None, (invited.name, who)))
+        self._handshake = ClientHandshake(invited.secret, ROLE_AGENT, endpoint)
+        self._connected = False
+        self._proof = b""
 
-def _look(address: Port, invited: Invited) -> None:
-    handshake = ClientHandshake(invited.secret, ROLE_AGENT, invited.name)
-    _dialled(address, invited, handshake, lambda: handshake.proved).close()
+    def fileno(self) -> int:
+        return self._sock.fileno()
 
+    @property
+    def events(self) -> int:
+        return select.POLLIN if self._connected else select.POLLOUT
 
-def _dialled(address: Port, invited: Invited, handshake: ClientHandshake, enough: Callable[[], bool]) -> SecureSocket:
-    tcp = socket.create_connection(address, timeout=_SECONDS)
-    end_when_silent(tcp, AGENT_SECONDS)
-    sock = SecureSocket(tcp, Certificate(*invited.certificate), server=False, preface=preface(invited.name))
-    try:
-        deadline = time.monotonic() + _SECONDS
-        sock.send(handshake.hello())
-        while not enough():
-            left = deadline - time.monotonic()
-            if not sock.pending and not select.select([sock], [], [], max(0.0, left))[0]:
-                raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
+    def go_on(self) -> bool:
+        if not self._connected:
+            self._sock.send(self._handshake.hello())
+            self._connected = True
+        while not self._proof:
             try:
-                data = sock.recv(4096)
+                self._proof = self._handshake.receive_data(self._read())
             except BlockingIOError:
-                continue
-            if not data:
-                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-            proof = handshake.receive_data(data)
-            if proof and not enough():
-                sock.send(proof)
-        return sock
-    except BaseException:
-        sock.close()
-        raise
+                return False
+        return True
+
+    def enter(self, seconds: float) -> tuple[Link, bytes]:
+        """Prove this side, too; returns the link, and what came behind the answer. Raises OSError, ProtocolError."""
+        deadline = time.monotonic() + seconds
+        self._sock.send(self._proof)
+        while not self._handshake.done:
+            left = deadline - time.monotonic()
+            if not self._sock.pending and not select.select([self._sock], [], [], max(0.0, left))[0]:
+                raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
+            with contextlib.suppress(BlockingIOError):
+                self._handshake.receive_data(self._read())
+        return SecureLink(self._sock, control_decoder()), self._handshake.leftover
+
+    def _read(self) -> bytes:
+        data = self._sock.recv(4096)
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        return data
+
+    def close(self) -> None:
+        self._sock.close()

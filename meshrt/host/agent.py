@@ -42,6 +42,7 @@ from meshrt.store.machine import be_apart, be_machine, machine_of
 from meshrt.store.server import StoreServer
 from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.link import Link
+from meshrt.transport.liveness import LOOK_SECONDS
 from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
@@ -58,6 +59,7 @@ from meshrt.wire.tree import (
     TO_RANK,
     Bye,
     Certified,
+    Dial,
     DroppedEvents,
     End,
     FromRank,
@@ -208,6 +210,9 @@ class Agent:
                 self._gathers.leave(number)
             case Measure() as question:
                 self._measures.begin(question)
+            case Dial() as dial:
+                if self._doors is not None:
+                    self._doors.dial(dial)
             case unknown:
                 assert_never(unknown)
 
@@ -242,6 +247,8 @@ class Agent:
             raise RootGoneError from None  # it is about to end, and has removed its directory
         if hello.certificate is not None:
             self._be_certified(Certificate(*hello.certificate))
+        if self._own is not None:
+            self._later(LOOK_SECONDS, self._look_at_root)
         self._root.tell(Serves())
 
     def _be_certified(self, certificate: Certificate) -> None:
@@ -249,19 +256,24 @@ class Agent:
         program = self._described
         if program.certificate is None:
             be_apart()
-            self._doors = Doors(self._selector, self._children, self._later)
+            self._doors = Doors(self._selector, self._children, self._pid, program.secret, self._later)
             address = program.address._replace(ports=self._doors.ports)
             self._program = program = replace(program, address=address, certificate=certificate)
             for child in self._children.values():
                 if child.pid:
                     self._send_rank(child, control_frame(Certified(certificate)))
-        self._root.tell(Joined(program.address))
+        self._root.tell(Joined(program.address, self._root.peer if self._own is not None else None))
 
     @property
     def _described(self) -> _Program:
         if self._program is None:
             raise ProtocolError("a control message that is not 'hello'; expected that first")
         return self._program
+
+    def _look_at_root(self) -> None:
+        if self._root.is_silent():
+            raise RootGoneError  # the root takes this machine for lost in a moment, and may start its ranks elsewhere
+        self._later(LOOK_SECONDS, self._look_at_root)
 
     def _on_root_exit(self, _events: int) -> None:
         raise RootGoneError

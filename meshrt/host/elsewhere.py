@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import selectors
 import socket
@@ -11,12 +12,17 @@ from pathlib import Path
 
 from meshrt.host.child import Child
 from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.store.machine import machine_of
 from meshrt.transport import directories
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.dataport import DataPort, listen
+from meshrt.transport.racing import begin_to_connect
 from meshrt.transport.rootpipe import RootPipe
 from meshrt.wire.addresses import Port
 from meshrt.wire.control import Address
+from meshrt.wire.handshake import Secret
+from meshrt.wire.preface import host_name, host_proof, preface
+from meshrt.wire.tree import Dial
 
 __all__ = ["Doors", "OwnDirectories", "remove_sockets"]
 
@@ -27,6 +33,8 @@ class Doors:
     Args:
         selector: Its keys' data are called with the events.
         children: The ranks of the agent.
+        pid: Of the agent.
+        secret: The port proves that it has it.
         later: Calls a function after some seconds, on that thread.
 
     Attributes:
@@ -40,19 +48,45 @@ class Doors:
         self,
         selector: selectors.BaseSelector,
         children: Mapping[Address, Child],
+        pid: int,
+        secret: Secret,
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         listener, ports = listen()
         self.ports: tuple[Port, ...] = ports
+        self._selector = selector
         self._children = children
+        self._name = host_name(machine_of(pid), pid)
+        self._secret = secret
         self._port = DataPort(SelectorReaders(selector), listener, self._give, later)
 
     def _give(self, name: str, sock: socket.socket) -> None:
         """Pass a connection on to the rank that it asks for, or close it: the peer dials again, if it may."""
         with sock, contextlib.suppress(OSError):
-            child = self._child(name)
-            if child is not None:
-                socket.send_fds(child.door, [b"."], [sock.fileno()])
+            if name.startswith(self._name):
+                sock.send(host_proof(self._secret, name))
+            else:
+                self._pass_on(self._child(name), sock)
+
+    @staticmethod
+    def _pass_on(child: Child | None, sock: socket.socket) -> None:
+        if child is not None:
+            socket.send_fds(child.door, [b"."], [sock.fileno()])
+
+    def dial(self, dial: Dial) -> None:
+        """Connect a rank with a process that does not reach this host. What fails is closed: the process asks again."""
+        try:
+            sock = begin_to_connect(dial.port)
+        except OSError:
+            return
+        connected = functools.partial(self._connected, sock, dial)
+        self._selector.register(sock, selectors.EVENT_WRITE, connected)
+
+    def _connected(self, sock: socket.socket, dial: Dial, _events: int) -> None:
+        self._selector.unregister(sock)
+        with sock, contextlib.suppress(OSError):
+            sock.send(preface(dial.name))
+            self._pass_on(self._children.get((dial.mesh, dial.rank)), sock)
 
     def _child(self, name: str) -> Child | None:
         match name.split("/"):

@@ -9,8 +9,11 @@ import selectors
 from collections.abc import Callable, Mapping
 
 from meshrt.selection import counted
+from meshrt.transport.connecting import peer_address
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
+from meshrt.transport.liveness import AGENT_SECONDS, LOOK_SECONDS, Silence
+from meshrt.wire.addresses import Port
 from meshrt.wire.control import Address, Message, control_frame, passed_frame
 from meshrt.wire.frames import Frame
 from meshrt.wire.tree import DroppedOfRanks, Output, Warn
@@ -57,6 +60,7 @@ class RootLink:
         #: Waiting messages, each of which replaces an earlier one of the same kind and rank.
         self._latest: dict[tuple[type[Message], Address], Message] = {}
         self._on_room = on_room
+        self._silence = Silence(AGENT_SECONDS, LOOK_SECONDS)
         selector.register(link.sock, selectors.EVENT_READ, self._on_event)
 
     def tell(self, message: Message, address: Address | None = None) -> None:
@@ -66,6 +70,15 @@ class RootLink:
     def _send(self, frame: bytes) -> None:
         if not self._link.send([frame]):
             self._selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_event)
+
+    @property
+    def peer(self) -> Port | None:
+        """Where this machine reaches the root; None: by a socket that it has inherited."""
+        return peer_address(self._link.sock)
+
+    def is_silent(self) -> bool:
+        """Whether the root's machine is silent; asked every `LOOK_SECONDS`."""
+        return self._silence.look(self._link.sock)
 
     @property
     def full(self) -> bool:

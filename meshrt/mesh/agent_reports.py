@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from meshrt.errors import user_stack
@@ -15,6 +16,10 @@ from meshrt.transport.dropping import DROPPABLE
 from meshrt.wire.tree import Output, Pulse
 
 __all__ = ["AgentReports"]
+
+#: Lines, and characters of each, that are kept of a rank of another machine.
+_LINES = 20
+_LINE_MAX = 1000
 
 
 class AgentReports:
@@ -57,6 +62,9 @@ class AgentReports:
         if record is None:
             return
         rank = output.rank
+        if record.agent_of[rank].machine:
+            kept = record.last_lines.setdefault(rank, deque(maxlen=_LINES))
+            kept.extend(line[:_LINE_MAX] for _, line in output.lines[-_LINES:])
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
         first = next(iter(record.actors_of(rank, stopped=True)), record.name)
         text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in output.lines)

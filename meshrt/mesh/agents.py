@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from meshrt.errors import ProtocolError, SpawnError
 from meshrt.host.family import new_family_block
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.engine import Placed
-from meshrt.transport.liveness import ROOT_SECONDS
-from meshrt.wire.addresses import HostAddress
+from meshrt.transport.connecting import peer_address
+from meshrt.transport.liveness import LOOK_SECONDS, ROOT_SECONDS, Silence, unheard
+from meshrt.wire.addresses import HostAddress, Port
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address, Message, control_frame
 from meshrt.wire.frames import Frame
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentLink", "AgentPulse"]
 
+#: Seconds between two signs of a machine that answers: the kernel asks each second.
+_HEARD = 2.5
 #: Errors of a connection whose other side has said nothing for long. The kernel may have heard of the reason.
-_SILENT = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+_SILENT = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
 
 
 class AgentLink:
@@ -60,6 +64,8 @@ class AgentLink:
         if placed.address is not None:
             self.joined.set()
         self.machine = placed.machine
+        #: Where its machine reaches this one; None: it is this one, or has not said so yet.
+        self.root_port: Port | None = None
         self.placed = placed
         self.output = AgentOutput(placed.stderr, write)
         self._link = placed.link
@@ -72,12 +78,17 @@ class AgentLink:
         #: It has said that its store listens.
         self.serves = False
         self.gone = False
+        #: That of its end of the link.
+        self._address: Port | None = None
+        #: Seconds from the last sign of its machine to its end, if that was an end of silence.
+        self._unheard = 0.0
         #: When it was last known to live, and when its end was noticed; monotonic ns.
         self.alive_at = time.monotonic_ns()
         self.gone_at = 0
         #: The number of the latest question by `hear`, and whether it was answered.
         self._question = 0
         self._heard = threading.Event()
+        self._silence = Silence(ROOT_SECONDS, LOOK_SECONDS)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to read; on the loop's thread."""
@@ -85,6 +96,27 @@ class AgentLink:
         self.output.attach(loop)
         loop.add_reader(self._link.fileno(), self._readable)
         self._arm()
+        if self.machine:
+            self._address = peer_address(self._link.sock)
+            loop.call_later(LOOK_SECONDS, self._look_for_silence)
+
+    def _look_for_silence(self) -> None:
+        if self.gone:
+            return
+        if self._silence.look(self._link.sock):
+            self._link.error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            self._end()
+        else:
+            self._attached.call_later(LOOK_SECONDS, self._look_for_silence)
+
+    def has_joined(self, address: HostAddress, root: Port | None) -> None:
+        """It says where its processes listen, and where it reaches this process. On the loop."""
+        seen = self._address
+        if seen is not None and address.ports and all(host != seen[0] for host, _ in address.ports):
+            # As this machine sees it, behind a translation of addresses for example.
+            address = address._replace(ports=(*address.ports, (seen[0], address.ports[0][1])))
+        self.address, self.root_port = address, root
+        self.joined.set()
 
     @property
     def full(self) -> bool:
@@ -159,6 +191,9 @@ class AgentLink:
             self._heard.set()
             self._attached.remove_reader(self._link.fileno())
             self._attached.remove_writer(self._link.fileno())
+            if self.machine and self._link.error is not None:
+                self._unheard = unheard(self._link.sock) or 0.0
+                self.alive_at = min(self.alive_at, self.gone_at - int(self._unheard * 1e9))
             self._link.close()
             self.output.detach()  # its last lines were written before the link ended
             self._on_gone(self)
@@ -168,6 +203,10 @@ class AgentLink:
         now = time.monotonic_ns()
         if not self.gone and not self._link.hung_up():
             self.alive_at = now
+
+    def is_heard(self) -> bool:
+        """Whether its machine answers, whatever the agent itself does."""
+        return not self.machine or (unheard(self._link.sock) or 0.0) < _HEARD
 
     def resume(self) -> bool:
         """Resume it if a signal has stopped it; returns whether one had. Any thread."""
@@ -221,8 +260,11 @@ class AgentLink:
         error = self._link.error
         if not self.machine or error is None or error.errno not in _SILENT:
             return self.placed.hint
-        why = f"its machine has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
-        return f"{why}. {self.placed.hint}" if self.placed.hint else why
+        where = f"its machine ({self._address[0]})" if self._address is not None else "its machine"
+        last = time.strftime("%H:%M:%S", time.localtime(time.clock_gettime(time.CLOCK_REALTIME) - self._unheard))
+        said = f"{where} has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
+        said += f"; the last sign of it came {self._unheard:.1f} s before, at {last}"
+        return f"{said}. {self.placed.hint}" if self.placed.hint else said
 
     @property
     def where(self) -> HostAddress:
@@ -309,7 +351,11 @@ class AgentPulse:
                 agent.send(Ping())
             elif now - asked >= self.SILENT_SECONDS and agent not in self._silent:
                 self._silent.add(agent)
-                self._announce(f"the agent of host {agent.host} (pid {agent.pid}) does not answer; its ranks go on")
+                self._announce(
+                    f"the agent of host {agent.host} (pid {agent.pid}) does not answer; its ranks go on"
+                    if agent.is_heard()
+                    else f"the machine of host {agent.host} does not answer; it is lost after {ROOT_SECONDS} s of that"
+                )
         self._each()
 
     def answered(self, agent: AgentLink) -> None:

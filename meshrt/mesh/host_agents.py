@@ -22,6 +22,7 @@ from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.placement import Placement
 from meshrt.mesh.registry import Registry
+from meshrt.mesh.relays import Relays
 from meshrt.mesh.run import Run, working_directory
 from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
@@ -67,6 +68,7 @@ class HostAgents:
         terminal: Shows what they write to their standard error.
         upkeep: Checks the program's directories, as often as the agents are pinged.
         home: Is told of agents whose stores serve.
+        relays: Takes connections that lead from one machine to another one.
 
     Attributes:
         program: What engines are told of it.
@@ -83,6 +85,7 @@ class HostAgents:
         terminal: Terminal,
         upkeep: Upkeep,
         home: Home,
+        relays: Relays,
     ) -> None:
         self._run = run
         self._loop = loop
@@ -91,10 +94,11 @@ class HostAgents:
         self._lifecycle = lifecycle
         self._reports = reports
         self._terminal = terminal
-        self.program = Invitations(run, loop, registry.own, terminal.announce)
+        self.program = Invitations(run, loop, registry.own, terminal.announce, relays.take)
         self._placement = Placement(self.program, self._connect, self._attach)
         self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
         self._home = home
+        self._relays = relays
         loop.post(lambda: self._pulse.start(loop.running))
         loop.on_end.append(self._close)
         loop.on_failure.append(self._fail)
@@ -130,6 +134,7 @@ class HostAgents:
         """Close the links in a forked child: the agents would not see the end of its parent."""
         for agent in self.all():
             agent.abandon()
+        self._relays.abandon()
 
     # -- links
 
@@ -173,9 +178,8 @@ class HostAgents:
 
     def _on_agent(self, agent: AgentLink, message: FromAgent) -> None:
         match message:
-            case Joined(address=address):
-                agent.address = address
-                agent.joined.set()
+            case Joined(address=address, root=root):
+                agent.has_joined(address, root)
             case Started(mesh=mesh_id, rank=rank, pid=pid):
                 self._lifecycle.started(mesh_id, rank, pid)
             case Gone(mesh=mesh_id, rank=rank, fate=fate):

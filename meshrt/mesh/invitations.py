@@ -8,6 +8,7 @@ They let an agent in; those of the program it is told behind that, as every agen
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hmac
 import os
@@ -21,17 +22,17 @@ from meshrt.mesh.engine import Arrival
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
 from meshrt.mesh.run import Run
-from meshrt.store.machine import be_apart
+from meshrt.store.machine import be_apart, machine_of
 from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dataport import DataPort, listen
 from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import Connection, Link
-from meshrt.transport.liveness import ROOT_SECONDS, end_when_silent
 from meshrt.wire.addresses import Port
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_AGENT, Secret, ServerHandshake
+from meshrt.wire.preface import host_name, host_proof
 from meshrt.wire.tree import Bye, Invited
 
 __all__ = ["Invitations", "known_invitation", "make_certificate"]
@@ -134,10 +135,16 @@ class Invitations:
         loop: Serves the port.
         own: The meshes of the script itself, which ranks of other machines reach by the same port.
         announce: Writes a line on the terminal.
+        relay: Takes the connections that ask for a way to a rank (`meshrt.mesh.relays`).
     """
 
     def __init__(
-        self, run: Run, loop: RootLoop, own: Mapping[str, OwnMesh], announce: Callable[[str], None]
+        self,
+        run: Run,
+        loop: RootLoop,
+        own: Mapping[str, OwnMesh],
+        announce: Callable[[str], None],
+        relay: Callable[[str, socket.socket], None],
     ) -> None:
         self.run_id = run.run_id
         self.directory = os.fsencode(run.directory)
@@ -145,6 +152,8 @@ class Invitations:
         self._run = run
         self._loop = loop
         self._own = own
+        self.announce = announce
+        self._relay = relay
         self._lock = threading.Lock()
         self._marks = 0
         self._invited: dict[str, Invitation] = {}
@@ -214,15 +223,17 @@ class Invitations:
         certificate = self._run.certificate
         match name.split("/"):
             case ["agent", _] if certificate is not None:
-                end_when_silent(sock, ROOT_SECONDS)
                 self._entrance.admit(secured(sock, certificate))
             case [each] if each == _ALL and self._open is not None:
-                end_when_silent(sock, ROOT_SECONDS)
                 self._entrance_for_all.admit(secured(sock, self._open.certificate))
             case ["rank", mesh_id, "0"] if certificate is not None and mesh_id in self._own:
                 self._own[mesh_id].admit(sock, certificate)
+            case ["relay", _]:
+                self._relay(name, sock)
             case _:
-                sock.close()
+                with sock, contextlib.suppress(OSError):
+                    if name.startswith(host_name(machine_of(0), 0)):  # of the script's own actors
+                        sock.send(host_proof(self._run.secret, name))
 
     def _expects(self, name: str) -> bool:
         invitation = self._invited.get(name)

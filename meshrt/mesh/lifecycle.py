@@ -199,7 +199,7 @@ class Lifecycle:
                             kind,
                             host=agent.host,
                             pid=record.pids.get(rank, 0),
-                            log_tail=agent.output.tail,
+                            log_tail=(*record.last_lines.get(rank, ()), *agent.output.tail),
                             hint=agent.why,
                             low=agent.alive_at,
                             high=agent.gone_at,

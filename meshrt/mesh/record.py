@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
@@ -119,6 +120,8 @@ class MeshRecord:
         self.started = time.time_ns() / 1e9
         #: Ranks that live but do not answer: "stopped" or "busy", and since when.
         self.silent: dict[int, tuple[str, float]] = {}
+        #: What ranks of other machines have printed last, for the report of a loss: such a machine tells nothing then.
+        self.last_lines: dict[int, deque[str]] = {}
         #: Every actor that there was, the first one first.
         self.actors: dict[str, ActorRecord] = {}
         self.initialized: Settled[None] = _Start(

@@ -28,6 +28,7 @@ Lifecycle       births and ends of ranks                             registry, d
                                                                      stopping, loop
 AgentReports    silence and output of ranks                          registry, services, terminal
 TerminalAccess  the socket and the files that terminals look for     run, loop, services, upkeep
+Relays          ways between machines that do not reach each other   registry, services, run, loop, tree
 HostAgents      the agents: greeted, heard, lost                     run, loop, lifecycle, reports, services, home, ...
 Moving          ranks of lost machines start again elsewhere         loop, agents, lifecycle, services
 Script          how the script ends, and what is printed then        services, driver, terminal, alarm, overdue agents
@@ -63,6 +64,7 @@ from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.moving import Moving
 from meshrt.mesh.registry import Registry
+from meshrt.mesh.relays import Relays
 from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.roottree import Background, RootTree
@@ -131,7 +133,9 @@ class Root:
         lifecycle = Lifecycle(registry, driver, services, supervision, restarts, stopping, loop)
         reports = AgentReports(registry, services, terminal)
         access = TerminalAccess(run, loop, services, upkeep)
-        agents = HostAgents(run, loop, registry, services, lifecycle, reports, terminal, upkeep, home)
+        relays = Relays(registry, services, run, loop)
+        tree.on_relay.append(relays.to_script)
+        agents = HostAgents(run, loop, registry, services, lifecycle, reports, terminal, upkeep, home, relays)
         Moving(loop, agents, lifecycle, services)
         #: What engines are told of it.
         self.program = agents.program

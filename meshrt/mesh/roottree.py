@@ -13,7 +13,9 @@ from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.selection import Shape
+from meshrt.transport.connecting import Opened, Relay
 from meshrt.transport.driver import Driver
+from meshrt.wire.addresses import RankAddress
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["Background", "RootTree"]
@@ -40,6 +42,8 @@ class RootTree:
         self.on_told: list[Callable[[], None]] = []
         self.on_switch: list[Callable[[bool], None]] = []
         self.on_unhandled: list[Callable[[Unhandled], None]] = []
+        #: Has a rank connect to the script, as `ProgramTree.relay`. On the loop.
+        self.on_relay: list[Relay] = []
         # See `meshrt.transport.tree`.
         self.when_born = registry.when_born
         self.when_restarted = registry.when_restarted
@@ -71,6 +75,11 @@ class RootTree:
     def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         """As `ask`."""
         raise UsageError(f"{operation.name()} is for ranks")
+
+    def relay(self, address: RankAddress, why: str, opened: Opened) -> None:
+        """Have a rank connect to this process."""
+        for relay in self.on_relay:
+            self._loop.post(functools.partial(relay, address, why, opened))
 
     def unhandled(self, report: Unhandled) -> None:
         """Report an error of this process that no caller waits for."""

@@ -124,17 +124,20 @@ def listen(port: int = 0) -> tuple[socket.socket, tuple[Port, ...]]:
         try:
             if bind:
                 listener = socket.create_server((bind, number), family=_family(bind), backlog=4096)
-            else:
+            elif socket.has_dualstack_ipv6():
                 listener = socket.create_server(
                     ("::", number), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True
                 )
+            else:
+                listener = socket.create_server(("", number), backlog=4096)
             break
         except OSError as error:
             problem = error
     else:
         raise problem
-    number = listener.getsockname()[1]
-    return listener, tuple((address, number) for address in ([bind] if bind else _interfaces()))
+    # Never a name: what a machine calls itself may be a loopback address on others, or nothing at all.
+    address, number = listener.getsockname()[:2]
+    return listener, tuple((each, number) for each in ([address] if bind else _interfaces()))
 
 
 def _ports() -> Sequence[int]:
@@ -152,7 +155,7 @@ def _ports() -> Sequence[int]:
 
 
 def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
 
 
 def _interfaces() -> list[str]:
@@ -166,5 +169,6 @@ def _interfaces() -> list[str]:
         for address in addresses
         if address.family in (socket.AF_INET, socket.AF_INET6)
     ]
-    usable = [each for each in found if not each.startswith(("127.", "fe80:")) and each != "::1"]
-    return sorted(usable, key=lambda each: ":" in each)
+    # Addresses of one wire alone (fe80::) lead elsewhere for each machine.
+    usable = [each for each in found if not each.startswith(("127.", "169.254.", "fe80:")) and each != "::1"]
+    return sorted(usable, key=lambda each: ":" in each) or ["127.0.0.1"]  # no network: agents on this machine

@@ -63,9 +63,9 @@ class Dialler:
     def connect(self, out: OutLink) -> None:
         """Dial a rank, now or as soon as it listens."""
         # Not started yet, ended, or not where this process has been told: the tree knows. One that was started again
-        # may be on another machine.
+        # may be on another machine, and a host is not searched that may be gone.
         moved = out.before is not None and out.address.host.ports
-        if moved or self._dial(out) is not None:
+        if moved or not self._connector.knows(out.address) or self._dial(out) is not None:
             self._tree.when_born(out.key[0], out.key[1], lambda host: self._located(out, host))
 
     def leave_idle(self, out: OutLink) -> None:
@@ -81,9 +81,20 @@ class Dialler:
         The rank waits only so long for the proof of a caller, and one of the two had no time. Nothing was sent to it.
         """
         self._table.unregister(out)
+        self.doubt(out, link)
         link.close()
         out.refusals += 1
+        if out.elsewhere and out.refusals == 1:  # its host has no such rank yet, or not any more
+            self._tree.when_born(out.key[0], out.key[1], lambda host: self._located(out, host))
+            return True
         return out.refusals < DIALS and self._dial(out) is None
+
+    def doubt(self, out: OutLink, link: Link) -> None:
+        """A connection has ended: another way may be needed to where it has led."""
+        if out.elsewhere:
+            self._connector.doubt(out.address)
+            if link.error is not None:
+                out.trouble = f"cannot be reached from here: {link.error.strerror}"
 
     def _located(self, out: OutLink, host: HostAddress | None) -> None:
         if host is not None:
@@ -106,11 +117,33 @@ class Dialler:
 
     def _dial(self, out: OutLink) -> OSError | None:
         """Dial once; returns the error, if there is one."""
-        handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self._identity())
+        out.elsewhere = self._connector.is_elsewhere(out.address)
         try:
-            link = self._connector.connect(out.address, out.refusals)
+            link = self._connector.connect(out.address)
         except OSError as error:
             return error
+        if link is not None:
+            return self._begin(out, link)
+        search = out.search = object()
+        self._connector.find(out.address, lambda found: self._found(out, search, found))
+        return None
+
+    def _found(self, out: OutLink, search: object, found: Link | OSError) -> None:
+        """A way to a rank of another machine was found, or not. Any thread."""
+        if out.search is not search or out.fate is not None or out.early is None:
+            if isinstance(found, Link):
+                found.close()
+            return
+        out.search = None
+        error = found if isinstance(found, OSError) else self._begin(out, found)
+        if error is not None:
+            out.trouble = f"could not be connected to: {error.strerror or error}"
+            self._disconnects.add(out)
+            self._wake()
+
+    def _begin(self, out: OutLink, link: Link) -> OSError | None:
+        """Begin the handshake on a new connection; returns the error, if there is one."""
+        handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self._identity())
         try:
             self._table.connected(out, link, handshake)
         except OSError as error:

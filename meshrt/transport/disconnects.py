@@ -2,7 +2,8 @@
 
 The end of a stream is not the end of a process: a fork of user code may hold the socket, user code may have closed it.
 The calls of such a link fail when the control tree tells how its rank has ended, or as lost with the link after
-`DISCONNECTED_SECONDS`.
+`DISCONNECTED_SECONDS`; those of a link to another machine after `VERDICT_SECONDS`, by when it is known whether that
+machine is lost.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from meshrt.transport.linktable import LinkTable
+from meshrt.transport.liveness import VERDICT_SECONDS
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.tree import Tree
 
@@ -44,7 +46,8 @@ class Disconnects:
         self._table.release(out)
         if not out.disconnected and out.fate is None:
             out.disconnected = True
-            self.deadlines[out] = time.monotonic() + DISCONNECTED_SECONDS
+            seconds = VERDICT_SECONDS if out.elsewhere else DISCONNECTED_SECONDS
+            self.deadlines[out] = time.monotonic() + seconds
             self._plan_look()
 
     def seconds_left(self) -> float:

@@ -20,6 +20,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.transport.connecting import Connector
 from meshrt.transport.dialling import Dialler
 from meshrt.transport.disconnects import Disconnects
+from meshrt.transport.link import SILENCE_LOOK_SECONDS
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.lostlinks import LostLinks
 from meshrt.transport.outlink import Loss, OutLink, Receiver
@@ -34,7 +35,7 @@ from meshrt.wire.handshake import Identity
 __all__ = ["Driver"]
 
 #: Seconds between two looks for answers while no thread waits for any.
-_UNREAD_SECONDS = 1.0
+_UNREAD_SECONDS = SILENCE_LOOK_SECONDS
 
 
 def _no_shared_memory(_frame: Frame) -> Frame:
@@ -187,7 +188,12 @@ class Driver(Waiting):
         self._collects = False
         if not self.closed:
             self.poll_nowait()
-            if any(out.outstanding for out in tuple(self._links.values())):
+            waiting = [out for out in tuple(self._links.values()) if out.outstanding]
+            for out in waiting:
+                link = out.link
+                if out.elsewhere and link is not None and link.is_silent():
+                    self._reader.lost_touch(out, link)
+            if waiting:
                 self._collect_later()
 
     # -- reading (the lead is held)

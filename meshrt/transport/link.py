@@ -25,7 +25,10 @@ from meshrt.transport.dropping import QUESTION_BYTES
 from meshrt.wire.frames import Frame, FrameDecoder
 from meshrt.wire.handshake import NOBODY
 
-__all__ = ["LATER", "Connection", "Link", "kept", "peer_of", "same_user"]
+__all__ = ["LATER", "SILENCE_LOOK_SECONDS", "Connection", "Link", "kept", "peer_of", "same_user"]
+
+#: Seconds between two calls of `Link.is_silent`.
+SILENCE_LOOK_SECONDS = 1.0
 
 _RECV = 1 << 18
 #: ... where there is no memory for that.
@@ -254,6 +257,10 @@ class Link:
         except ValueError:  # closed here
             return True
         return bool(poll.poll(0))
+
+    def is_silent(self) -> bool:
+        """Whether another machine has not acknowledged for long what was sent. Asked every `SILENCE_LOOK_SECONDS`."""
+        return False
 
     def at_rest(self) -> bool:
         """Whether nothing is there to be read (the end of the stream is something), and nothing waits to be written."""

@@ -7,7 +7,8 @@ Two steps, so that one error names all ranks that ended together:
    that still wait for them. Within `together` it comes at the end of the block.
 
 The leading thread itself marks a link that has been disconnected for too long. Where another process takes the place of
-the rank, its link becomes idle: what was sent is lost, the next call connects to that process.
+the rank, its link becomes idle: what was sent is lost, the next call connects to that process. So does a link to
+another machine whose connection was lost, while that machine is not: the next call may find another way to it.
 """
 
 from __future__ import annotations
@@ -90,7 +91,12 @@ class LostLinks:
         if self.collecting:
             return  # the end of the block calls again
         losses: dict[Receiver, list[Loss]] = {}
-        self.marked.extend((out, Fate("link", hint=out.trouble)) for out in self._disconnects.overdue())
+        for out in self._disconnects.overdue():
+            fate = Fate("link", hint=out.trouble)
+            if out.elsewhere:
+                self._reopen(out, fate, losses)
+            else:
+                self.marked.append((out, fate))
         while self.marked:
             out, fate = self.marked.popleft()
             self._disconnects.remove(out)
@@ -124,18 +130,30 @@ class LostLinks:
 
     def _restart(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]], opened: bool = True) -> None:
         """A process takes the place of the rank: what was sent is lost, the next call connects to it."""
+        self._make_idle(out, fate)
+        self._take_pending(out, fate, losses, opened)
+        self.watch(out)
+
+    def _reopen(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]]) -> None:
+        """The connection to a rank was lost, and both machines live: what was sent is lost, the next call connects."""
+        opened = out.early is None
+        self._disconnects.remove(out)
+        self._make_idle(out)
+        self._take_pending(out, fate, losses, opened)
+
+    def _make_idle(self, out: OutLink, replaced: Fate | None = None) -> None:
         link = out.link
         with self._table.lock:
             # First: `Driver.send` notes the call in `outstanding`, and looks at `early` after that. A call that is sent
             # at this very moment may be lost below and run all the same; its caller is told that it may have.
             out.early = Early()
             out.idle, out.stopped, out.writing, out.disconnected = True, False, False, False
-            out.link = out.handshake = out.fate = None
-            out.server, out.before = NOBODY, fate
+            out.link = out.handshake = out.fate = out.search = None
+            out.refusals = 0
+            if replaced is not None:
+                out.server, out.before = NOBODY, replaced
         if link is not None:
             link.close()
-        self._take_pending(out, fate, losses, opened)
-        self.watch(out)
 
     @staticmethod
     def _take_pending(out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]], opened: bool) -> None:

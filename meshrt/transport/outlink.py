@@ -14,13 +14,16 @@ foreign bytes  -> disconnected  -> disconnected   -              -              
 actor stopped, -                -> idle           -              -                -
 no call waits
 2 s pass       -                -                 -              -> lost ("link") -
+13 s pass      -                -                 -              -> idle          -
 rank ends      -> lost          -> lost           -> lost        -> lost          "link": its fate is replaced
 rank restarts  -> idle          -> idle           -> idle        -> idle          "link": -> idle
 ============== ================ ================= ============== ================ ===========================
 
 * connecting: The rank is dialled as soon as it listens, and each side proves that it holds the secret.
 * idle: There is no connection. The next call makes one.
-* disconnected: The connection has ended, or cannot be made. It is not known whether the rank has ended.
+* disconnected: The connection has ended, or cannot be made. It is not known whether the rank has ended. It takes 13 s
+  until a machine is known to be lost, so a link to one waits as long. Its calls fail after that, and the next one looks
+  for another way.
 * lost: Every call fails. The connection of an open link is read to its end before: answers that the rank has written
   are delivered.
 
@@ -105,6 +108,7 @@ class OutLink:
         "before",
         "disconnected",
         "early",
+        "elsewhere",
         "fate",
         "handshake",
         "idle",
@@ -112,6 +116,7 @@ class OutLink:
         "link",
         "outstanding",
         "refusals",
+        "search",
         "server",
         "stopped",
         "trouble",
@@ -124,6 +129,10 @@ class OutLink:
         #: The process at the other end: `NOBODY` before the link is open.
         self.server = NOBODY
         self.link: Link | None = None
+        #: The rank is on another machine.
+        self.elsewhere = False
+        #: Identifies the search for a way to it that is under way.
+        self.search: object | None = None
         #: Not None while both sides prove that they hold the secret.
         self.handshake: ClientHandshake | None = None
         #: Sent before the link was open; None while it is open.

@@ -94,7 +94,11 @@ class ProcessRuntime:
             Driver(secret, tree)
             if store is None
             else Driver(
-                secret, tree, store.claim, store.identity, Connector(lambda: store.identity().machine, certificate)
+                secret,
+                tree,
+                store.claim,
+                store.identity,
+                Connector(lambda: store.identity().machine, certificate, secret, tree.relay),
             )
         )
         self.call_ids = itertools.count(1)

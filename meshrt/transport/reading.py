@@ -7,6 +7,8 @@ read any more.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 
 from meshrt.errors import ProtocolError
@@ -58,8 +60,9 @@ class Reader:
             self._disconnects.add(out)
             return
         if frames is None:
-            if out.handshake is None or not self._dialler.hung_up(out, link):
-                self._disconnects.add(out)
+            if out.handshake is not None and self._dialler.hung_up(out, link):
+                return
+            self._end(out, link)
             return
         try:
             self._dispatch(out, frames)
@@ -68,6 +71,31 @@ class Reader:
             return
         if out.stopped and not out.outstanding:
             self.make_idle(out, link)
+
+    def lost_touch(self, out: OutLink, link: Link) -> None:
+        """The machine at the other end does not acknowledge what was sent. Any thread."""
+        link.error = link.error or OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        if out.handshake is None or not self._dialler.hung_up(out, link):
+            self._end(out, link)
+
+    def _end(self, out: OutLink, link: Link) -> None:
+        self._dialler.doubt(out, link)
+        if not (out.elsewhere and self._is_idle(out, link)):
+            self._disconnects.add(out)
+
+    def _is_idle(self, out: OutLink, link: Link) -> bool:
+        """Whether a link whose connection has ended is idle now: nothing was lost, the next call looks for a way."""
+        with self._table.lock:
+            if out.early is not None:
+                return False
+            out.early = Early()  # first: as in `make_idle`
+            if out.outstanding or link.backlog:
+                out.early = None
+                return False
+            self._table.release(out)
+            out.idle, out.stopped, out.writing = True, False, False
+        link.close()
+        return True
 
     def drain(self, out: OutLink) -> None:
         """Deliver all that a rank has written before it ended. Raises ProtocolError: what follows cannot be read."""

@@ -30,7 +30,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from meshrt.transport.link import Connection, Link
+from meshrt.transport.link import SILENCE_LOOK_SECONDS, Connection, Link
+from meshrt.transport.liveness import ROOT_SECONDS, Silence
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.frames import Frame, FrameDecoder
 
@@ -100,6 +101,11 @@ class SecureSocket:
     def getsockopt(self, level: int, option: int, size: int) -> bytes:
         """Return an option of the TCP socket."""
         return self._sock.getsockopt(level, option, size)
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the address of the other side of the TCP socket. Raises OSError."""
+        host, port = self._sock.getpeername()[:2]
+        return host, port
 
     def detach(self) -> int:
         """Give the descriptor away, which is not closed."""
@@ -306,13 +312,18 @@ def _context(own: Certificate, server: bool) -> ssl.SSLContext:
 class SecureLink(Link):
     """A link over TLS."""
 
-    __slots__ = ("_secure",)
+    __slots__ = ("_secure", "_silence")
 
     def __init__(self, sock: Connection, decoder: FrameDecoder | None = None) -> None:
         if not isinstance(sock, SecureSocket):
             raise TypeError(f"a SecureLink needs a SecureSocket, not a {type(sock).__name__}")
         super().__init__(sock, decoder)
         self._secure = sock
+        self._silence = Silence(ROOT_SECONDS, SILENCE_LOOK_SECONDS)
+
+    def is_silent(self) -> bool:
+        """As `Link.is_silent`."""
+        return self._silence.look(self._secure)
 
     @property
     def pending(self) -> bool:

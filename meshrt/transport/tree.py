@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.selection import Shape
-from meshrt.wire.addresses import HostAddress
+from meshrt.transport.connecting import Opened
+from meshrt.wire.addresses import HostAddress, RankAddress
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["ProgramTree", "Tree"]
@@ -59,6 +60,9 @@ class ProgramTree(Tree, Protocol):
 
     def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         """Ask the root; ``answered(answer, None)`` or ``answered(None, error)`` comes later, on another thread."""
+
+    def relay(self, address: RankAddress, why: str, opened: Opened) -> None:
+        """Ask the root for a way to a rank, see `meshrt.transport.connecting.Relay`. Any thread."""
 
     def unhandled(self, report: Unhandled) -> None:
         """Tell the root of an error that no caller waits for. Any thread."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from meshrt.errors import RemoteException
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
-from meshrt.wire.addresses import HostAddress
+from meshrt.wire.addresses import HostAddress, Port
 from meshrt.wire.control import Address
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "Held",
     "Hold",
     "Initialized",
+    "RelayTo",
+    "Relayed",
     "Restarted",
     "SpawnMesh",
     "Spawned",
@@ -84,6 +86,21 @@ class WhenRestarted(Operation[Restarted], frozen=True, tag="mesh.restarted"):
     mesh: str
     rank: int
     actor: str
+
+
+class Relayed(Data, frozen=True):
+    """A way to a rank: what to ask for (``name``) at a port of the root."""
+
+    port: Port
+    name: str
+
+
+class RelayTo(Operation[Relayed], frozen=True, tag="mesh.relay"):
+    """The host of a rank cannot be reached from here: why. Is answered at once."""
+
+    mesh: str
+    rank: int
+    why: str
 
 
 class Spawned(Data, frozen=True):

@@ -4,20 +4,27 @@
 
     preface := magic (8) | length (1) | name
 
-Names: ``agent/MACHINE`` (at the root's port) and ``rank/MESH/RANK``. A name proves nothing: TLS follows, between the
-two processes themselves, and the proof of the secret inside it.
+Names:
+
+* ``agent/MACHINE`` and ``relay/TOKEN``, at the root's port; ``rank/MESH/RANK``, at that of a host. A name proves
+  nothing: TLS follows, between the two processes themselves, and the proof of the secret inside it.
+* ``host/MACHINE/PID/NONCE``: whether this is the port of that host. The answer is `host_proof`, and the end.
 """
 
 from __future__ import annotations
 
+import hmac
+
 from meshrt.errors import ProtocolError
 
-__all__ = ["PREFACE_MAX", "PrefaceReader", "preface"]
+__all__ = ["HOST_PROOF", "PREFACE_MAX", "PrefaceReader", "host_name", "host_proof", "preface"]
 
 _MAGIC = b"meshrt\x00\x81"
 _HEAD = len(_MAGIC) + 1
 #: Bytes of a preface, at most.
 PREFACE_MAX = 128
+#: Bytes of a `host_proof`.
+HOST_PROOF = 32
 
 
 def preface(name: str) -> bytes:
@@ -26,6 +33,16 @@ def preface(name: str) -> bytes:
     if not data or _HEAD + len(data) > PREFACE_MAX:
         raise ProtocolError(f"the name {name!r} is empty, or longer than {PREFACE_MAX - _HEAD} bytes")
     return b"".join((_MAGIC, bytes([len(data)]), data))
+
+
+def host_name(machine: int, agent_pid: int) -> str:
+    """Return what the name begins with that asks whether this is the port of a host; a nonce follows."""
+    return f"host/{machine:x}/{agent_pid}/"
+
+
+def host_proof(secret: bytes, name: str) -> bytes:
+    """Return what shows that a port is that of the host in ``name``, which has a nonce of the side that asks."""
+    return hmac.digest(secret, b"host" + name.encode(), "sha256")
 
 
 class PrefaceReader:

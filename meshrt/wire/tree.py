@@ -27,6 +27,7 @@ __all__ = [
     "Answer",
     "Bye",
     "Certified",
+    "Dial",
     "DroppedEvents",
     "DroppedOfRanks",
     "End",
@@ -270,6 +271,15 @@ class Measure(Message, frozen=True, tag="memory"):
     work: bool
 
 
+class Dial(Message, frozen=True, tag="dial"):
+    """A rank is to be connected with a process that does not reach it: by ``port`` of the root, asking for ``name``."""
+
+    mesh: str
+    rank: int
+    port: Port
+    name: str
+
+
 # ---- agent to root
 
 
@@ -323,9 +333,13 @@ class Gathered(Message, frozen=True, tag="gathered"):
 
 
 class Joined(Message, frozen=True, tag="joined"):
-    """Where the processes of an agent listen, now that its port is open: it is ready to start ranks."""
+    """Where the processes of an agent listen, now that its port is open: it is ready to start ranks.
+
+    ``root``: where it reaches the root; None: it is on the same machine.
+    """
 
     address: HostAddress
+    root: Port | None = None
 
 
 class Serves(Message, frozen=True, tag="serves"):
@@ -356,7 +370,7 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End | Certified
-FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
+FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial
 FromAgent = (
     Joined | Started | Gone | MeshStopped | Output | Pulse | Gathered | Serves | Measured | Pong | Warn | DroppedOfRanks
 )

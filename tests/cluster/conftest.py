@@ -35,18 +35,18 @@ class Cluster:
         self.machines = made
         self.programs: list[subprocess.Popen[str]] = []
         self.inside = made[0].switch.inside
-        agents = {machine.name: machine.command("env", "HOME=/tmp/home") for machine in made}
-        self.environment = {**os.environ, "AGENTS": json.dumps(agents)}
+        #: What begins the command of each agent: words can be added that set variables.
+        self.agents = {machine.name: machine.command("env", "HOME=/tmp/home") for machine in made}
+        self.environment = {**os.environ, "AGENTS": json.dumps(self.agents)}
 
     def start(
         self, *words: str, program: Path = PROGRAM, agents: Mapping[str, Sequence[str]] | None = None
     ) -> subprocess.Popen[str]:
-        """Start the program of these tests; ``agents``: other ones than one on each machine."""
+        """Start a program of these tests, which can be told lines; ``agents``: other ones than one on each machine."""
         command = [*self.inside, sys.executable, str(program), *words]
         env = self.environment if agents is None else {**self.environment, "AGENTS": json.dumps(agents)}
-        self.programs.append(
-            subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        )
+        pipe = subprocess.PIPE
+        self.programs.append(subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe))
         return self.programs[-1]
 
     def run(self, command: list[str], more: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -80,5 +80,7 @@ def cluster(_two_machines: Cluster) -> Iterator[Cluster]:
         program.communicate()
     _two_machines.programs.clear()
     for machine in _two_machines.machines:
+        machine.thaw()
         machine.plug()
+        machine.restore()
     wait_until(_two_machines.is_empty, 20, "processes are left on a machine")

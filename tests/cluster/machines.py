@@ -59,6 +59,8 @@ class Machine:
         self.address = f"10.7.0.{number}"
         self.address6 = f"fd07::{number}"
         self._port = f"port{number}"
+        #: What undoes changes of its network.
+        self._added: list[str] = []
         self.switch = switch
         self._shares = shares
         namespaces = ["--net", "--mount", "--uts", "--time"]
@@ -119,6 +121,42 @@ class Machine:
     def plug(self) -> None:
         """Plug the cable in again."""
         self.switch.run("bridge", "link", "set", "dev", self._port, "state", "3")
+
+    def filter(self, *rules: str) -> None:
+        """Look at all that comes in and goes out by rules of nftables: ``in ip saddr 10.7.0.2 drop``."""
+        text = ["table inet filter {"]
+        for chain, hook in (("in", "input"), ("out", "output")):
+            text += [f"chain {chain} {{ type filter hook {hook} priority 0;"]
+            text += [rule.partition(" ")[2] for rule in rules if rule.startswith(f"{chain} ")]
+            text += ["}"]
+        done = self.run("nft", "\n".join([*text, "}"]))
+        assert done.returncode == 0, done.stderr
+
+    def only_out(self) -> None:
+        """Let nothing in that it has not asked for, as a translation of addresses does."""
+        self.filter(
+            "in iif lo accept", "in ct state established,related accept", "in meta l4proto icmpv6 accept", "in drop"
+        )
+
+    def add_interface(self, name: str, address: str) -> None:
+        """Add an interface that leads nowhere."""
+        self.change(f"ip link add {name} type veth peer name {name}-end", f"ip addr add {address} dev {name}")
+        self.change(f"ip link set {name} up", f"ip link set {name}-end up")
+        self._added.append(f"ip link del {name}")
+
+    def change(self, *commands: str, undo: Sequence[str] = ()) -> None:
+        """Run commands there; `restore` undoes that by others."""
+        for command in commands:
+            done = self.run(*command.split())
+            assert done.returncode == 0, (command, done.stderr)
+        self._added += undo
+
+    def restore(self) -> None:
+        """Undo `filter`, `add_interface`, and `change`."""
+        if shutil.which("nft"):
+            self.run("nft", "flush", "ruleset")
+        while self._added:
+            self.change(self._added.pop())
 
     def limit(self, rate: str) -> None:
         """Limit what it sends and receives, as `tc` writes a rate: ``1gbit``."""

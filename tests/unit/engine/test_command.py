@@ -34,11 +34,14 @@ class Program:
     run_id = "cafe"
     directory = b"/d"
 
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
     def new_mark(self) -> str:
         return "cafe.1"
 
     def announce(self, text: str) -> None:
-        """Nothing is said."""
+        self.said.append(text)
 
     def invite(self) -> Any:
         return Invitation()
@@ -55,8 +58,18 @@ def test_one_that_ends_at_once_has_its_last_words_in_the_error() -> None:
 def test_one_that_does_not_come_is_ended_with_all_others() -> None:
     commands = (("sh", "-c", "exec sleep 60"),) * 2
     engine = CommandEngine(("n1", "n2"), commands, seconds=0.1)
-    with pytest.raises(SpawnError, match="host n1 has not joined in time"):
+    with pytest.raises(SpawnError, match="host n1 has not joined in time: 0 of 2 hosts have joined after 0 s; waiting"):
         engine.place(Program(), ALL, [])
+
+
+def test_what_is_waited_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.mesh.progress._FIRST", 0.1)
+    commands = (("sh", "-c", "exec sleep 60"),) * 2
+    program = Program()
+    with pytest.raises(SpawnError):
+        CommandEngine(("n1", "n2"), commands, seconds=0.5).place(program, ALL, [])
+    assert program.said[0] == "0 of 2 hosts have joined after 0 s; waiting for n1, n2"
+    assert len(program.said) == 2, "at 0.1 s and at 0.3 s"
 
 
 def test_a_command_that_does_not_exist() -> None:

@@ -53,6 +53,17 @@ def test_lines_say_who_has_written_them(bench: Bench) -> None:
     assert bench.written == [("[m n=1] one\n[actor n=1] two\n", True), ("[first n=1] three\n", False)]
 
 
+def test_the_last_lines_of_ranks_on_other_machines_are_kept(bench: Bench) -> None:
+    lines = [("", f"line {number} {'x' * 2000}") for number in range(30)]
+    bench.reports.output(Output("m", 1, False, lines))
+    assert bench.mesh.last_lines == {}
+    bench.mesh.agent_of[1].machine = 5
+    bench.reports.output(Output("m", 1, False, lines))
+    bench.reports.output(Output("m", 1, True, [("", "the last")]))
+    kept = bench.mesh.last_lines[1]
+    assert len(kept) == 20 and kept[-1] == "the last" and max(map(len, kept)) == 1000
+
+
 def test_silence_is_told_until_it_ends(bench: Bench) -> None:
     bench.reports.pulse(Pulse("m", 1, "stopped", ""))
     assert bench.mesh.silent[1][0] == "stopped"

@@ -72,11 +72,12 @@ class Bench:
             lose=self.lost.append,
             measures=SimpleNamespace(gone=lambda _agent: None),
             look=lambda: None,
+            take=lambda _name, sock: sock.close(),
             announce=self.said.append,
             write=lambda _text, err: None,
         )
         self.home = Home(self.loop)
-        self.agents = HostAgents(run, self.loop, Registry(), part, part, part, part, part, self.home)
+        self.agents = HostAgents(run, self.loop, Registry(), part, part, part, part, part, self.home, part)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import socket
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -31,11 +32,16 @@ from tests.support.waiting import wait_until
 class Bench:
     def __init__(self) -> None:
         self.loop = RootLoop()
+        self.relayed: list[str] = []
         run: Any = SimpleNamespace(run_id="cafe", directory="/d", secret=Secret(b"s" * 32), certificate=None, ports=())
         self.run: Any = run
         self.own: dict[str, OwnMesh] = {}
-        self.invitations = Invitations(run, self.loop, self.own, lambda text: None)
+        self.invitations = Invitations(run, self.loop, self.own, print, self.relay)
         self.loop.begin()
+
+    def relay(self, name: str, sock: socket.socket) -> None:
+        self.relayed.append(name)
+        sock.close()
 
     def invited(self) -> tuple[Any, Invited]:
         invitation = self.invitations.invite()
@@ -207,3 +213,30 @@ def test_a_known_secret_takes_the_place_of_an_invitation(bench: Bench) -> None:
     link.close()
     assert make_certificate(b"s" * 32) == make_certificate(b"s" * 32) != make_certificate(b"t" * 32)
     assert bench.run.secret not in invitation.text() and b"known" not in invitation.text()
+
+
+def test_who_asks_for_a_way_is_given_to_the_relays_and_others_are_closed(bench: Bench) -> None:
+    bench.invited()
+    for name in ("relay/abc", "rank/m/0"):
+        with socket.create_connection(bench.run.ports[0]) as sock:
+            sock.sendall(preface(name))
+            sock.settimeout(20)
+            assert sock.recv(1) == b""
+    assert bench.relayed == ["relay/abc"]
+
+
+def test_of_several_addresses_the_first_that_proves_itself_is_taken(bench: Bench) -> None:
+    """One that is silent, and one of another program: neither costs more than a moment."""
+    invitation, invited = bench.invited()
+    other = Bench()
+    other.invited()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ports = [silent.getsockname(), *other.run.ports, *invited.ports]
+        begun = time.monotonic()
+        link, _ = join(control_frame(changed(invited, ports=ports)))
+        assert time.monotonic() - begun < 4
+    theirs = invitation.accept(20)
+    assert theirs is not None
+    link.close()
+    theirs.close()
+    other.loop.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -188,8 +189,12 @@ def test_the_ranks_of_a_lost_agent_are_lost_with_their_host(bench: Bench) -> Non
     bench.start()
     bench.agent.gone = True
     agent: Any = bench.agent
+    agent.output.tail = ("its agent said this",)
+    bench.mesh.last_lines[1] = deque(["its rank printed this"])
     bench.lifecycle.lose(agent)
     assert bench.lost_ranks == [(0, "host"), (1, "host")]
+    assert bench.mesh.fates[0].log_tail == ("its agent said this",)
+    assert bench.mesh.fates[1].log_tail == ("its rank printed this", "its agent said this")
     assert bench.announced[-1] == "the agent of host h is gone, and 2 ranks of m"
 
 

@@ -13,8 +13,9 @@ from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.selection import Shape
 from meshrt.transport import process
+from meshrt.transport.connecting import Opened
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime
-from meshrt.wire.addresses import HostAddress
+from meshrt.wire.addresses import HostAddress, RankAddress
 from meshrt.wire.operations import Unhandled
 from tests.unit.transport.fake_rank import FakeTree
 
@@ -40,6 +41,9 @@ class Tree(FakeTree):
         pass
 
     def unhandled(self, report: Unhandled) -> None:
+        pass
+
+    def relay(self, address: RankAddress, why: str, opened: Opened) -> None:
         pass
 
 

@@ -1,0 +1,144 @@
+"""Ways through the root: who is asked to dial, what is connected with what, and what the user is told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meshrt.errors import MeshError
+from meshrt.hooks.fate import Fate
+from meshrt.mesh.relays import Relays
+from meshrt.transport.driver import Driver
+from meshrt.wire.addresses import HostAddress, RankAddress
+from meshrt.wire.operations import Relayed, RelayTo
+from meshrt.wire.tree import Dial
+from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record
+from tests.unit.transport.fake_rank import SECRET, FakeTree
+
+ROOT = ("10.0.0.1", 4000)
+
+
+class Bench:
+    """A mesh with a rank on n1 and one on n2, which reaches the root at an address of its own."""
+
+    def __init__(self) -> None:
+        self.agents: list[Any] = [FakeAgent("n1"), FakeAgent("n2")]
+        for agent, port in zip(self.agents, [None, ("192.168.0.1", 4000)], strict=True):
+            agent.root_port = port
+        self.driver = Driver(SECRET, FakeTree())
+        self.mesh = record(self.driver, *self.agents)
+        self.said: list[str] = []
+        self.peers: list[socket.socket] = []
+        self.loop = FakeLoop()
+        loop: Any = self.loop
+        self.serve: Any = None
+        services: Any = SimpleNamespace(announce=self.said.append, serve_ranks_later=self._serves)
+        registry: Any = SimpleNamespace(meshes={"m": self.mesh}, own={"script"})
+        run: Any = SimpleNamespace(ports=(ROOT,))
+        self.relays = Relays(registry, services, run, loop)
+
+    def _serves(self, operation: type[RelayTo], handler: Any) -> None:
+        assert operation is RelayTo
+        self.serve = handler
+
+    def asked(self, asker: int, mesh: str, rank: int, why: str = "silence") -> Relayed:
+        answers: list[Relayed] = []
+        self.serve(("m", asker), RelayTo(mesh, rank, why), answers.append)
+        (answer,) = answers
+        return answer
+
+    def peer(self, name: str) -> socket.socket:
+        """Connect and ask for a name; returns the end of the peer."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ours = socket.create_connection(listener.getsockname())
+            theirs, _ = listener.accept()
+        theirs.settimeout(20)
+        self.peers.append(theirs)
+        self.relays.take(name, ours)
+        return theirs
+
+    def close(self) -> None:
+        for peer in self.peers:
+            peer.close()
+        self.relays.close()
+        self.driver.close()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_ranks_are_connected_whoever_dials_first(bench: Bench, first: int) -> None:
+    answer = bench.asked(1, "m", 0)
+    assert answer.port == ("192.168.0.1", 4000), "where its machine reaches the root"
+    (dial,) = bench.agents[0].sent
+    assert (dial.mesh, dial.rank, dial.port) == ("m", 0, ROOT) and dial.name != answer.name
+    names = [answer.name, dial.name]
+    peers = {name: bench.peer(name) for name in (names[first], names[1 - first])}
+    peers[names[0]].sendall(b"question")
+    assert peers[names[1]].recv(100) == b"question"
+
+
+def test_a_name_is_good_for_one_connection(bench: Bench) -> None:
+    answer = bench.asked(1, "m", 0)
+    first, second = bench.peer(answer.name), bench.peer(answer.name)
+    assert second.recv(1) == b""
+    first.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        first.recv(1)
+    assert bench.peer("relay/guess").recv(1) == b""
+
+
+def test_what_the_script_sends_needs_one_connection(bench: Bench) -> None:
+    opened: list[Any] = []
+    address = RankAddress(HostAddress(5, 1, b"/d", (("10.0.0.2", 1),)), "m", 1)
+    bench.relays.to_script(address, "silence", opened.append)
+    (dial,) = bench.agents[1].sent
+    assert isinstance(dial, Dial) and dial.rank == 1 and opened == []
+    peer = bench.peer(dial.name)
+    (sock,) = opened
+    sock.sendall(b"hello")
+    assert peer.recv(100) == b"hello"
+    sock.close()
+
+
+def test_who_does_not_dial_in_time(bench: Bench) -> None:
+    opened: list[Any] = []
+    bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 1), "silence", opened.append)
+    peer = bench.peer(bench.asked(1, "m", 0).name)
+    bench.loop.pass_time()
+    assert isinstance(opened[0], TimeoutError) and peer.recv(1) == b""
+
+
+def test_a_rank_that_has_ended(bench: Bench) -> None:
+    bench.mesh.fates[0] = Fate("died")
+    opened: list[Any] = []
+    bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 0), "silence", opened.append)
+    assert isinstance(opened[0], ConnectionError)
+    with pytest.raises(MeshError, match="it has ended"):
+        bench.asked(1, "m", 0)
+    assert bench.said == [] and bench.agents[0].sent == []
+
+
+def test_the_script_itself_is_reached_by_its_port(bench: Bench) -> None:
+    assert bench.asked(1, "script", 0) == Relayed(("192.168.0.1", 4000), "rank/script/0")
+    assert bench.said == []
+
+
+def test_it_is_said_once_for_each_pair_of_hosts(bench: Bench) -> None:
+    for _ in range(3):
+        bench.asked(1, "m", 0, "10.0.0.2 port 5: no answer in time")
+        bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 0), "the same", lambda _: None)
+    assert bench.said == [
+        "host n2 does not reach host n1 (10.0.0.2 port 5: no answer in time): "
+        "what it sends there goes through the script, which is slower",
+        "the script does not reach host n1 (the same): what it sends there goes by connections that the host makes",
+    ]
