@@ -11,6 +11,7 @@ from meshrt.errors import MeshError, RemoteException, one_line
 from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES
 from meshrt.hooks.facts import EndpointCall, Raised
 from meshrt.hooks.table import hooks
+from meshrt.host.code.absent import why_absent
 from meshrt.wire.codec import describe, own_attribute, text_of
 from meshrt.wire.errors import cut
 
@@ -51,6 +52,10 @@ def tell_stray(error: BaseException, call: EndpointCall | None, what: str) -> st
 
 def describe_exception(error: BaseException) -> RemoteException:
     """Return ``error`` as plain data. Never raises, whatever the exception's own methods do."""
+    if type(error) is ModuleNotFoundError:
+        where = why_absent(error.name)
+        if where and where not in getattr(error, "__notes__", ()):
+            error.add_note(where)
     try:
         formatted = traceback.TracebackException.from_exception(error, compact=True)
         # An error of the runtime itself, raised where no user code runs, needs no traceback.

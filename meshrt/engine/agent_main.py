@@ -5,16 +5,24 @@ a program on another machine is on standard input. A further word is what the ag
 `meshrt.engine.launch`: it is a process of a launcher then, to which its exit status says how the program has ended.
 """
 
+import runpy
 import socket
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Started by path, so that it finds the package that the root uses, wherever that came from.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    if sys.argv[1] == "-":
+        # By its path, and before meshrt is imported, which an older Python could not.
+        problem = runpy.run_path(str(Path(__file__).with_name("interpreter.py")))["unfit"]()
+        if problem:
+            sys.exit(problem)
+    # Started by path, so that it finds the package that the root uses, wherever that came from; in the place of the
+    # directory of this file.
+    sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
     sys.modules["meshrt.engine.agent_main"] = sys.modules["__main__"]
 
 from meshrt.actor.process import rank_main
+from meshrt.errors import UsageError
 from meshrt.hooks.plugins import PULSE_PLUGINS, import_plugins
 from meshrt.host.agent import serve
 from meshrt.mesh import proc_mesh as _handles  # noqa: F401 - ranks get handles: load what they are once, here
@@ -34,7 +42,10 @@ def main() -> None:
     from meshrt.engine.joining import join  # start-up: `ssl`, which an agent on the script's machine does not need
 
     who = "".join(sys.argv[2:])
-    link, leftover = join(sys.stdin.buffer.read(), who)
+    try:
+        link, leftover = join(sys.stdin.buffer.read(), who)
+    except (UsageError, ConnectionError) as error:
+        sys.exit(str(error))
     serve(link, rank_main, leftover, tells_of_end=bool(who))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshrt.engine.interpreter import AGENT_MODULE, NO_FILE, SCRIPT_PYTHON, why_ended
 from meshrt.engine.local import AGENT_PROGRAM, Started
 from meshrt.errors import SpawnError
 from meshrt.host.osutil import RUN_VARIABLE
@@ -24,28 +26,67 @@ _LOOK = 0.05
 
 
 class CommandAgent(Started):
-    """An agent, and the command that has started it."""
+    """An agent, and the command that has started it.
+
+    Args:
+        command: What the command begins with.
+        python: The interpreter there.
+
+    Raises:
+        SpawnError: There is no such command.
+    """
 
     address = None
 
-    def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes], invitation: Invitation) -> None:
-        super().__init__(host, mark, process)
+    def __init__(self, host: str, mark: str, command: Sequence[str], python: str, invitation: Invitation) -> None:
+        self._command = command
+        self._python = python
+        self._by_name = False
+        self._invitation = invitation
+        super().__init__(host, mark, self._run(host, mark, str(AGENT_PROGRAM)))
         self.machine = invitation.machine
         self.link: Link
-        self._invitation = invitation
+
+    def _run(self, host: str, mark: str, *agent: str) -> subprocess.Popen[bytes]:
+        """Run the command, with these words for the interpreter, and have it read the invitation."""
+        environment = [f"{RUN_VARIABLE}={mark}", f"{SCRIPT_PYTHON}={platform.python_version()}"]
+        words = ["env", *environment, self._python, *agent, "-"]
+        command = self._command
+        try:
+            process = subprocess.Popen(
+                [*command, shlex.join(words)] if command[0] == "ssh" else [*command, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SpawnError(f"the agent of host {host} cannot be started: {command[0]}: {error.strerror}") from None
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which is told with its last lines
+                process.stdin.write(self._invitation.text())
+                process.stdin.close()
+        return process
 
     def has_joined(self, seconds: float) -> bool:
-        """Whether the agent has joined, within so many seconds. Raises SpawnError: it has ended before."""
+        """Whether the agent has joined, within so many seconds. Raises SpawnError: it has ended before, or is unfit."""
         link = self._invitation.accept(seconds)
         if link is not None:
             self.link = link
         elif self._process.poll() is not None:
             said = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
-            raise SpawnError(
-                f"the agent of host {self.host} has ended before it joined, "
-                f"with exit status {self._process.returncode}" + (f": {said}" if said else "")
-            )
+            if NO_FILE not in said or self._by_name:
+                raise SpawnError(why_ended(self.host, self._python, AGENT_PROGRAM, self._process.returncode, said))
+            self._start_by_name()
         return link is not None
+
+    def _start_by_name(self) -> None:
+        """There is no meshrt at its path here; it may be elsewhere."""
+        self._by_name = True
+        if self.stderr is not None:
+            self.stderr.close()
+        self._process = self._run(self.host, self.mark, "-m", AGENT_MODULE)
+        self.stderr = self._process.stderr
 
     def undo(self) -> None:
         """End one that is not to join."""
@@ -95,7 +136,7 @@ class CommandEngine:
             for host, command in hosts[: request.hosts]:
                 running = next((each for each in left if each.host == host), None)
                 if running is None:
-                    new.append(self._start(host, command, program))
+                    new.append(CommandAgent(host, program.new_mark(), command, self.python, program.invite()))
                 else:
                     left.remove(running)
                 placed.append(running or new[-1])
@@ -118,26 +159,6 @@ class CommandEngine:
             if left and time.monotonic() >= deadline:
                 raise SpawnError(f"the agent of host {left[0].host} has not joined in time: {hosts}")
             hosts.look()
-
-    def _start(self, host: str, command: Sequence[str], program: Program) -> CommandAgent:
-        mark = program.new_mark()
-        invitation = program.invite()
-        words = ["env", f"{RUN_VARIABLE}={mark}", self.python, str(AGENT_PROGRAM), "-"]
-        try:
-            process = subprocess.Popen(
-                [*command, shlex.join(words)] if command[0] == "ssh" else [*command, *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise SpawnError(f"the agent of host {host} cannot be started: {command[0]}: {error.strerror}") from None
-        if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, which is told with its last lines
-                process.stdin.write(invitation.text())
-                process.stdin.close()
-        return CommandAgent(host, mark, process, invitation)
 
 
 def ssh(*hosts: str, python: str = sys.executable, options: Sequence[str] = ()) -> CommandEngine:

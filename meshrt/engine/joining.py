@@ -20,6 +20,7 @@ from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_AGENT, ClientHandshake
 from meshrt.wire.preface import preface
 from meshrt.wire.tree import INVITED, Invited
+from meshrt.wire.versions import own_versions
 
 __all__ = ["check", "invited_by", "join"]
 
@@ -36,7 +37,7 @@ def join(text: bytes, who: str = "") -> tuple[Link, bytes]:
     Returns:
         The link, and what the root has sent behind the proof.
     Raises:
-        UsageError: The text is no invitation.
+        UsageError: The text is no invitation; or the root does not take this process, and says why.
         ConnectionError: None of the root's addresses answers; the text says what each has answered.
     """
     invited = invited_by(text)
@@ -53,6 +54,9 @@ def join(text: bytes, who: str = "") -> tuple[Link, bytes]:
             knock.close()
             problems[knock.address] = str(error)
             left = left[left.index(knock.address) + 1 :]
+        except UsageError:
+            knock.close()
+            raise
     raise _unreachable(problems)
 
 
@@ -88,7 +92,7 @@ class _Knock:
         end_when_silent(tcp, AGENT_SECONDS)
         self._sock = SecureSocket(tcp, Certificate(*invited.certificate), server=False, preface=preface(invited.name))
         endpoint = "/".join(filter(None, (invited.name, who)))
-        self._handshake = ClientHandshake(invited.secret, ROLE_AGENT, endpoint)
+        self._handshake = ClientHandshake(invited.secret, ROLE_AGENT, endpoint, versions=own_versions().text)
         self._connected = False
         self._proof = b""
 
@@ -111,15 +115,22 @@ class _Knock:
         return True
 
     def enter(self, seconds: float) -> tuple[Link, bytes]:
-        """Prove this side, too; returns the link, and what came behind the answer. Raises OSError, ProtocolError."""
+        """Prove this side, too; returns the link, and what came behind the answer.
+
+        Raises:
+            OSError, ProtocolError: It does not answer.
+            UsageError: It does not take this process, and says why.
+        """
         deadline = time.monotonic() + seconds
         self._sock.send(self._proof)
-        while not self._handshake.done:
+        while not self._handshake.done and not self._handshake.refused:
             left = deadline - time.monotonic()
             if not self._sock.pending and not select.select([self._sock], [], [], max(0.0, left))[0]:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
             with contextlib.suppress(BlockingIOError):
                 self._handshake.receive_data(self._read())
+        if self._handshake.refused:
+            raise UsageError(self._handshake.refused)
         return SecureLink(self._sock, control_decoder()), self._handshake.leftover
 
     def _read(self) -> bytes:

@@ -24,8 +24,10 @@ from meshrt.errors import MeshError, ProtocolError, SpawnError
 from meshrt.hooks.fate import Fate
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
+from meshrt.host.code.relay import Kept
+from meshrt.host.code.texts import serve_code
 from meshrt.host.dumps import Dumps
-from meshrt.host.elsewhere import Doors, OwnDirectories, remove_sockets
+from meshrt.host.elsewhere import Doors, OwnDirectories, remove_sockets, search_path
 from meshrt.host.family import Families
 from meshrt.host.gather import Gathers
 from meshrt.host.limits import check_limits, own_gpus
@@ -48,6 +50,7 @@ from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.certificate import Certificate
+from meshrt.wire.code import Code
 from meshrt.wire.control import Address, control_frame, relayed_frame
 from meshrt.wire.errors import refusal
 from meshrt.wire.frames import Frame
@@ -154,6 +157,8 @@ class Agent:
         #: The directories that this agent has made; None: it uses those of the root, whose machine this is.
         self._own: OwnDirectories | None = None
         self._doors: Doors | None = None
+        #: Code that ranks ask for, on another machine than the root's.
+        self._code: Kept | None = None
         self._root_pidfd = -1
         self._root_pipe = -1
         #: The root has ended without a goodbye, so this process cleans up for it.
@@ -213,6 +218,9 @@ class Agent:
             case Dial() as dial:
                 if self._doors is not None:
                     self._doors.dial(dial)
+            case Code() as code:
+                if self._code is not None:
+                    self._code.answered(code)
             case unknown:
                 assert_never(unknown)
 
@@ -227,7 +235,7 @@ class Agent:
         self._program = _Program(hello.run_id, address, run_directory, secret, hello.host, list(hello.argv), None)
         self._strays.families = Families(hello.families)
         self._starter.log_space = LogSpace(hello.logs_limit, self._warn)
-        sys.path[:] = map(os.fsdecode, hello.sys_path)
+        sys.path[:] = search_path(hello.sys_path, sys.path)
         sys.argv[:] = hello.argv
         if self._own is None:
             try:
@@ -249,6 +257,9 @@ class Agent:
             self._be_certified(Certificate(*hello.certificate))
         if self._own is not None:
             self._later(LOOK_SECONDS, self._look_at_root)
+            self._code = serve_code(
+                self._selector, directory, secret, hello.host, self._root.tell, self._warn, self._later
+            )
         self._root.tell(Serves())
 
     def _be_certified(self, certificate: Certificate) -> None:
@@ -287,6 +298,8 @@ class Agent:
         if spawn.more:
             return
         del self._incomplete[spawn.mesh]
+        if self._code is not None:
+            self._code.compare_again()
         births = self._checked(birth for part in incomplete for birth in self._births(program, part))
         if spawn.preload:
             self._starter.start_preloaded(

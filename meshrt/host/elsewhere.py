@@ -7,9 +7,10 @@ import functools
 import os
 import selectors
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from meshrt.files import RUNTIME_FILES
 from meshrt.host.child import Child
 from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.store.machine import machine_of
@@ -24,7 +25,7 @@ from meshrt.wire.handshake import Secret
 from meshrt.wire.preface import host_name, host_proof, preface
 from meshrt.wire.tree import Dial
 
-__all__ = ["Doors", "OwnDirectories", "remove_sockets"]
+__all__ = ["Doors", "OwnDirectories", "remove_sockets", "search_path"]
 
 
 class Doors:
@@ -131,3 +132,15 @@ def remove_sockets(directory: str | None) -> None:
     for path in directories.runtime_of(os.environ.get(RUN_VARIABLE, "").partition(".")[0]):
         if not directories.in_use(path):
             directories.remove_tree(path)
+
+
+def search_path(given: Sequence[bytes], own: Sequence[str]) -> list[str]:
+    """Return what modules are searched in.
+
+    Args:
+        given: The entries of the root. An empty one stands for the libraries of this machine, if that is another one.
+        own: The entries that this process was started with.
+    """
+    runtime = os.path.dirname(os.path.dirname(RUNTIME_FILES))  # last: its modules are found by their package
+    libraries = [*(entry for entry in own if entry != runtime), runtime]
+    return [path for entry in given for path in ([os.fsdecode(entry)] if entry else libraries)]

@@ -82,7 +82,7 @@ class Invitation(Protocol):
         """Return it for the agent to read. A secret: never in arguments, nor in an environment."""
 
     def accept(self, seconds: float) -> Link | None:
-        """Wait for the agent; returns its link, None: it has not come."""
+        """Wait for the agent; returns its link, None: it has not come. Raises SpawnError: it has another version."""
 
     def withdraw(self) -> None:
         """The agent is not to join any more."""

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.agents import AgentLink, AgentPulse
+from meshrt.mesh.code import CodeServer, path_for_hosts
 from meshrt.mesh.engine import Engine, Placed, Request
 from meshrt.mesh.home import Home
 from meshrt.mesh.invitations import Invitations
@@ -30,6 +31,7 @@ from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.protocol import store_path
 from meshrt.wire.addresses import socket_path
 from meshrt.wire.certificate import Certificate
+from meshrt.wire.code import AskCode
 from meshrt.wire.control import Address
 from meshrt.wire.tree import (
     DroppedOfRanks,
@@ -99,8 +101,10 @@ class HostAgents:
         self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
         self._home = home
         self._relays = relays
+        self._code = CodeServer()
         loop.post(lambda: self._pulse.start(loop.running))
         loop.on_end.append(self._close)
+        loop.on_end.append(self._code.close)
         loop.on_failure.append(self._fail)
 
     def of(self, engine: Engine | None, request: Request) -> list[AgentLink]:
@@ -147,7 +151,9 @@ class HostAgents:
                 run_id=placed.mark,
                 directory=_path_bytes(self._run.directory),
                 run_directory=_path_bytes(str(self._run.run_directory)),
-                sys_path=[_path_bytes(entry or working_directory()) for entry in sys.path],
+                sys_path=path_for_hosts(sys.path)
+                if placed.machine
+                else [_path_bytes(entry or working_directory()) for entry in sys.path],
                 argv=_short(sys.argv) or [""],
                 host=placed.host,
                 root_pid=self._run.pid,
@@ -201,6 +207,8 @@ class HostAgents:
                 self._pulse.answered(agent)
             case DroppedOfRanks(ranks=ranks):
                 self._reports.dropped(ranks)
+            case AskCode() as question:
+                self._code.ask(question, agent.send)
             case Warn(text=text):
                 self._terminal.announce(text)
             case unknown:

@@ -18,6 +18,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from meshrt.errors import SpawnError
 from meshrt.mesh.engine import Arrival
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
@@ -34,6 +35,7 @@ from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_AGENT, Secret, ServerHandshake
 from meshrt.wire.preface import host_name, host_proof
 from meshrt.wire.tree import Bye, Invited
+from meshrt.wire.versions import Versions, difference, own_versions
 
 __all__ = ["Invitations", "known_invitation", "make_certificate"]
 
@@ -55,7 +57,7 @@ class Invitation:
         self.withdrawn = False
         self._run = run
         self._certificate = certificate
-        self._links: queue.SimpleQueue[Link] = queue.SimpleQueue()
+        self._links: queue.SimpleQueue[Link | SpawnError] = queue.SimpleQueue()
 
     def text(self) -> bytes:
         """Return it for the agent to read. A secret."""
@@ -66,11 +68,18 @@ class Invitation:
         )
 
     def accept(self, seconds: float) -> Link | None:
-        """Wait for the agent; returns its link, None: it has not come."""
+        """Wait for the agent; returns its link, None: it has not come.
+
+        Raises:
+            SpawnError: It has come, and cannot work for this program: it has another version.
+        """
         try:
-            return self._links.get(seconds > 0, seconds)
+            came = self._links.get(seconds > 0, seconds)
         except queue.Empty:
             return None
+        if isinstance(came, SpawnError):
+            raise came
+        return came
 
     def joined(self, link: Link) -> None:
         """The agent has proved the secret. On the loop."""
@@ -79,10 +88,16 @@ class Invitation:
         else:
             self._links.put(link)
 
+    def refuse(self, why: str) -> None:
+        """The agent has come, and is not let in. On the loop."""
+        self._links.put(SpawnError(why))
+
     def withdraw(self) -> None:
         """The agent is not to join any more; one that has done so meanwhile sees the end of its link."""
         self.withdrawn = True
-        link = self.accept(0.0)
+        link = None
+        with contextlib.suppress(SpawnError):
+            link = self.accept(0.0)
         if link is not None:
             link.close()
 
@@ -148,7 +163,6 @@ class Invitations:
     ) -> None:
         self.run_id = run.run_id
         self.directory = os.fsencode(run.directory)
-        self.announce = announce
         self._run = run
         self._loop = loop
         self._own = own
@@ -156,6 +170,8 @@ class Invitations:
         self._relay = relay
         self._lock = threading.Lock()
         self._marks = 0
+        #: Hosts whose Python differs a little, which was said.
+        self._told: set[str] = set()
         self._invited: dict[str, Invitation] = {}
         self._open: OpenInvitation | None = None
         self._entrance: Entrance[Connection]
@@ -210,7 +226,17 @@ class Invitations:
         self, secret: Secret, let_in: Callable[[Connection, ServerHandshake], None], serves: Callable[[str], bool]
     ) -> Entrance[Connection]:
         loop = self._loop.running
-        return Entrance(loop, None, "a host agent", secret, ROLE_AGENT, let_in, self._loop.call_later, serves=serves)
+        return Entrance(
+            loop,
+            None,
+            "a host agent",
+            secret,
+            ROLE_AGENT,
+            let_in,
+            self._loop.call_later,
+            serves=serves,
+            refuses=self._refuses,
+        )
 
     def _serve(self, listener: socket.socket) -> None:
         self._entrance = self._make_entrance(self._run.secret, self._let_in, self._expects)
@@ -238,6 +264,20 @@ class Invitations:
     def _expects(self, name: str) -> bool:
         invitation = self._invited.get(name)
         return invitation is not None and not invitation.withdrawn
+
+    def _refuses(self, name: str, said: str) -> str:
+        """Return why an agent that has proved the secret cannot work for this program; ""."""
+        agent, own = Versions.of(said), own_versions()
+        why = difference(agent, own)
+        invitation = self._invited.get(name)
+        if why and invitation is not None:
+            invitation.refuse(why)
+        elif why:
+            self.announce(f"a host is not taken: {why}")
+        elif agent.python != own.python and agent.host not in self._told:
+            self._told.add(agent.host)
+            self.announce(f"host {agent.host} runs Python {agent.python}, the script Python {own.python}")
+        return why
 
     def _let_in(self, sock: Connection, handshake: ServerHandshake) -> None:
         invitation = self._invited.pop(handshake.endpoint)

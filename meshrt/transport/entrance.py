@@ -5,7 +5,7 @@
     accepted            --its hello-->                                          answered
     answered            --its proof-->                                          let in
     accepted, answered  --invalid bytes, an endpoint that is not served here,
-                          the end of its data, no time left,
+                          the end of its data, no time left, another version,
                           `UNPROVED_MAX` newer ones-->                          closed
 
 A connection has `HANDSHAKE_SECONDS` for its hello. They begin anew when it is answered: the peer can prove itself only
@@ -49,6 +49,7 @@ class Entrance(Generic[C]):
         later: Calls a function after some seconds, on that thread.
         identity: Returns the identity of this side; None: its pid is enough.
         serves: Whether an endpoint is served here.
+        refuses: As in `ServerHandshake`: the peer is told.
 
     Attributes:
         refusals: The owner notes those of peers that are let in, too.
@@ -66,6 +67,7 @@ class Entrance(Generic[C]):
         *,
         identity: Callable[[], Identity | None] = lambda: None,
         serves: Callable[[str], bool] = lambda _endpoint: True,
+        refuses: Callable[[str, str], str] = lambda _endpoint, _versions: "",
     ) -> None:
         self.refusals = Refusals()
         self._readers = readers
@@ -76,6 +78,7 @@ class Entrance(Generic[C]):
         self._later = later
         self._identity = identity
         self._serves = serves
+        self._refuses = refuses
         #: Those that are not let in yet, the oldest first, and until when they have time (monotonic).
         self._unproved: dict[C, ServerHandshake] = {}
         self._deadlines: dict[C, float] = {}
@@ -117,7 +120,7 @@ class Entrance(Generic[C]):
         except OSError as error:
             self._fail(sock, error)
             return
-        self._unproved[sock] = ServerHandshake(self._secret, self._role, self._identity())
+        self._unproved[sock] = ServerHandshake(self._secret, self._role, self._identity(), self._refuses)
         self._give_time(sock)
 
     def _read(self, sock: C) -> None:
@@ -138,7 +141,7 @@ class Entrance(Generic[C]):
         except (OSError, ProtocolError) as error:
             self._note(sock, error)
             return
-        if not data or (handshake.endpoint and not self._serves(handshake.endpoint)):
+        if not data or handshake.refused or (handshake.endpoint and not self._serves(handshake.endpoint)):
             self._refuse(sock)
         elif handshake.done:
             self._forget(sock)

@@ -2,12 +2,12 @@
 
 ::
 
-    client -> server   magic (8) | role (1) | nonce (32) | length (1) | endpoint
+    client -> server   magic (8) | role (1) | nonce (32) | length (1) | endpoint [ newline | versions ]
     server -> client   nonce (32) | HMAC-SHA256(secret, "server" | T)
     client -> server   HMAC-SHA256(secret, "client" | T)
-    server -> client   1
+    server -> client   1: it is let in;  or  2 | length (2) | text: why it is not, although it has the secret
 
-    T = magic, role, endpoint as dialled, both nonces, each with its length
+    T = magic, role, endpoint as dialled (with the versions), both nonces, each with its length
 
 The last sixteen bytes of a nonce identify its side (`Identity`): a peer that shares memory with it must name the
 process and its store. The kernel tells the server which process has connected, if it is on this machine, but tells the
@@ -19,8 +19,11 @@ cannot be relayed to another endpoint. At most 256 bytes are taken from an unpro
 oldest is dropped. So a slow client may be dropped although it has sent its proof. It sends nothing else before it knows
 that it was let in, and may dial again if it was not.
 
-States: client ``hello -> proof -> let in -> done``, server ``hello -> proof -> done``; any other byte is
-`AuthenticationError`.
+A peer of another version must understand both that it is refused, and why. So its versions
+(`meshrt.wire.versions`) are said here, before any message whose form may differ.
+
+States: client ``hello -> proof -> let in -> done | refused``, server ``hello -> proof -> done | refused``; any other
+byte is `AuthenticationError`.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple
 
 from meshrt.errors import AuthenticationError
@@ -37,6 +41,7 @@ __all__ = [
     "MAGIC",
     "NOBODY",
     "ROLE_AGENT",
+    "ROLE_CODE",
     "ROLE_DATA",
     "ROLE_STORE",
     "ROLE_TOOL",
@@ -69,11 +74,17 @@ ROLE_TOOL = 2
 ROLE_STORE = 3
 #: A host agent on another machine than the root.
 ROLE_AGENT = 4
+#: A process of a rank that asks its agent for code of the script.
+ROLE_CODE = 5
 
 _NONCE = 32
 _IDENTITY = 16
 _PROOF = 32
 _LET_IN = b"\x01"
+_REFUSED = b"\x02"
+_TEXT_HEAD = len(_REFUSED) + 2
+#: Bytes of an endpoint, with the versions.
+_ENDPOINT_MAX = 200
 _HEAD = len(MAGIC) + 1 + _NONCE + 1
 
 
@@ -118,17 +129,21 @@ def _proof(secret: bytes, side: bytes, transcript: bytes) -> bytes:
 class ClientHandshake:
     """The dialling side. Write `hello`, feed `receive_data`, write what it returns."""
 
-    def __init__(self, secret: bytes, role: int, endpoint: str, identity: Identity | None = None) -> None:
+    def __init__(
+        self, secret: bytes, role: int, endpoint: str, identity: Identity | None = None, versions: str = ""
+    ) -> None:
         self._secret = secret
         self._role = role
-        self._endpoint = endpoint.encode()
-        if len(self._endpoint) > 200:
-            raise AuthenticationError(f"the endpoint name {endpoint!r} is longer than 200 bytes")
+        self._endpoint = (f"{endpoint}\n{versions}" if versions else endpoint).encode()
+        if len(self._endpoint) > _ENDPOINT_MAX:
+            raise AuthenticationError(f"the endpoint name {endpoint!r} is longer than {_ENDPOINT_MAX} bytes")
         self._nonce = _nonce(identity)
         self._buffer = b""
         #: The server has proved itself.
         self.proved = False
         self.done = False
+        #: Why the server does not let it in.
+        self.refused = ""
         self.leftover = b""
         #: The server, once it has proved itself.
         self.server = NOBODY
@@ -160,6 +175,11 @@ class ClientHandshake:
         return _proof(self._secret, b"client", transcript)
 
     def _enter(self) -> None:
+        if self._buffer.startswith(_REFUSED):
+            size = _TEXT_HEAD + int.from_bytes(self._buffer[1:_TEXT_HEAD], "big")
+            if len(self._buffer) >= max(size, _TEXT_HEAD):
+                self.refused = self._buffer[_TEXT_HEAD:size].decode(errors="replace") or "no reason is given"
+            return
         if self._buffer and not self._buffer.startswith(_LET_IN):
             raise AuthenticationError("the peer does not speak this protocol (or another version of it)")
         if self._buffer:
@@ -168,10 +188,21 @@ class ClientHandshake:
 
 
 class ServerHandshake:
-    """The accepting side. Feed `receive_data`, write what it returns, until `done`."""
+    """The accepting side. Feed `receive_data`, write what it returns, until `done` or `refused`.
 
-    def __init__(self, secret: bytes, role: int, identity: Identity | None = None) -> None:
+    Args:
+        refuses: Given the endpoint and the versions of a client that has proved itself: why it is not let in, or "".
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        role: int,
+        identity: Identity | None = None,
+        refuses: Callable[[str, str], str] = lambda _endpoint, _versions: "",
+    ) -> None:
         self._identity = identity
+        self._refuses = refuses
         #: The client, once it has proved itself.
         self.client = NOBODY
         self._secret = secret
@@ -179,7 +210,10 @@ class ServerHandshake:
         self._buffer = b""
         self._transcript = b""
         self.endpoint = ""
+        #: What the client has said of its versions.
+        self.versions = ""
         self.done = False
+        self.refused = ""
         self.leftover = b""
 
     def receive_data(self, data: bytes) -> bytes:
@@ -195,6 +229,10 @@ class ServerHandshake:
             if not hmac.compare_digest(self._buffer[:_PROOF], _proof(self._secret, b"client", self._transcript)):
                 raise AuthenticationError("the peer does not hold the secret of this program")
             self.leftover = self._buffer[_PROOF:]
+            self.refused = self._refuses(self.endpoint, self.versions)
+            if self.refused:
+                text = self.refused.encode()[: (1 << 16) - 1]
+                return _REFUSED + len(text).to_bytes(2, "big") + text
             self.done = True
             return _LET_IN
         return b""
@@ -217,5 +255,5 @@ class ServerHandshake:
         self.client = Identity.unpack(nonce[-_IDENTITY:])
         self._transcript = _transcript(role, endpoint, nonce, server_nonce)
         self._buffer = b""
-        self.endpoint = endpoint.decode(errors="replace")
+        self.endpoint, _, self.versions = endpoint.decode(errors="replace").partition("\n")
         return server_nonce + _proof(self._secret, b"server", self._transcript)

@@ -14,6 +14,7 @@ from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import AgentFacts, ProcessFacts, ReferenceRow
 from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.code import AskCode, Code
 from meshrt.wire.control import Catalogue, Message
 
 __all__ = [
@@ -182,8 +183,9 @@ class Invited(Message, frozen=True, tag="invited"):
 class Hello(Message, frozen=True, tag="hello"):
     """The first message: what the agent has to know of the program.
 
-    Paths are bytes, as the kernel knows them. ``families``: what the numbers begin with that the agent
-    gives to its ranks; ``store_limit`` and ``logs_limit`` are bytes.
+    Paths are bytes, as the kernel knows them. In ``sys_path``, an empty one stands for the libraries of that machine.
+    ``families``: what the numbers begin with that the agent gives to its ranks; ``store_limit`` and ``logs_limit`` are
+    bytes.
     """
 
     secret: bytes
@@ -370,9 +372,21 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End | Certified
-FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial
+FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial | Code
 FromAgent = (
-    Joined | Started | Gone | MeshStopped | Output | Pulse | Gathered | Serves | Measured | Pong | Warn | DroppedOfRanks
+    Joined
+    | Started
+    | Gone
+    | MeshStopped
+    | Output
+    | Pulse
+    | Gathered
+    | Serves
+    | Measured
+    | Pong
+    | Warn
+    | DroppedOfRanks
+    | AskCode
 )
 ToTerminal = Answer | Refusal | Event
 

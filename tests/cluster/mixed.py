@@ -73,10 +73,10 @@ def main() -> None:
         for name, other in meshes.items():
             asked.meet.call(name, other).get(60)
     for name, asked in meshes.items():
-        for other in meshes:
-            if name != other:  # an actor would wait for itself
-                places = {place for found in asked.ask.call(other).get(60).values() for place in found}
-                print(name, "asks", other, sorted("here" if place == here else place for place in places))
+        for met in meshes:
+            if name != met:  # an actor would wait for itself
+                places = {place for found in asked.ask.call(met).get(60).values() for place in found}
+                print(name, "asks", met, sorted("here" if place == here else place for place in places))
     given = early.slice(gpus=0).give.call_one("script").get(30)
     far.meet.call("given", given).get(60)
     print("given", far.ask.call("given").get(60).values()[0] == [here])

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from typing import Any
 
 from meshrt import Actor, ActorMesh, MeshError, SpawnError, endpoint, proc_mesh
 from meshrt.engine.command import CommandEngine
@@ -38,7 +39,11 @@ def limits(engine: CommandEngine) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "1"}
     with proc_mesh(hosts=2, engine=engine, env=env) as mesh:
         print("gpus", mesh.spawn("worker", Worker).gpu.call().get(60).values())
-    for sizes, more in [({"hosts": 2, "gpus": 20}, {}), ({"hosts": 2}, {"CUDA_VISIBLE_DEVICES": "2"})]:
+    refused: list[tuple[dict[str, Any], dict[str, str]]] = [
+        ({"hosts": 2, "gpus": 20}, {}),
+        ({"hosts": 2}, {"CUDA_VISIBLE_DEVICES": "2"}),
+    ]
+    for sizes, more in refused:
         try:
             proc_mesh(**sizes, engine=engine, env=more).get(60)
         except SpawnError as error:

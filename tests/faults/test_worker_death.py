@@ -13,6 +13,7 @@ import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh
 from meshrt.errors import SupervisionError
+from meshrt.mesh.host_mesh import Hosts
 from meshrt.mesh.program import start_root
 from meshrt.mesh.record import Owner as MeshOwner
 from meshrt.mesh.spawning import Spawning
@@ -312,10 +313,10 @@ def test_the_mesh_that_a_rank_was_making_when_it_died_ends_too(monkeypatch: pyte
     asked = threading.Event()
     made: list[str] = []
 
-    def spawn_late(spawning: Spawning, spec: MeshSpec, *, owner: MeshOwner) -> str:
+    def spawn_late(spawning: Spawning, spec: MeshSpec, hosts: Hosts, owner: MeshOwner) -> str:
         asked.set()
         wait_until(lambda: outer.fates, LONG)
-        made.append(spawn(spawning, spec, owner=owner))
+        made.append(spawn(spawning, spec, hosts, owner))
         return made[-1]
 
     monkeypatch.setattr(Spawning, "spawn", spawn_late)

@@ -60,6 +60,7 @@ class LaunchedAgent:
     """
 
     stderr = None
+    hint = ""
     address = None
 
     def __init__(self, arrival: Arrival, mark: str) -> None:

@@ -102,3 +102,10 @@ def test_agents_that_live_are_returned_and_a_small_mesh_takes_the_first_hosts() 
     assert [*CommandEngine(("n1", "n1", "n2"), never).place(Program(), Request(2, 4), living)] == living
     with pytest.raises(SpawnError, match="n2 cannot be started"):
         CommandEngine(("n1", "n1", "n2"), never).place(Program(), ALL, living)
+
+
+def test_an_agent_is_started_by_name_where_it_is_not_at_its_path() -> None:
+    shell = """case "$*" in *-m\\ meshrt.engine.agent_main*) read line; echo by name: $line >&2;;
+    *) echo "python: can't open file" >&2; exit 2;; esac"""
+    with pytest.raises(SpawnError, match="exit status 0: by name: who reads this may join"):
+        CommandEngine(("n1",), (("sh", "-c", shell, "-"),)).place(Program(), ALL, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from meshrt.host.elsewhere import Doors
+from meshrt.files import RUNTIME_FILES
+from meshrt.host.elsewhere import Doors, search_path
 from meshrt.store.machine import machine_of
 from meshrt.transport.dataport import BIND
 from meshrt.wire.handshake import Secret
@@ -105,3 +107,11 @@ def test_what_cannot_be_dialled_is_given_up(bench: Bench) -> None:
     bench.ours.setblocking(False)
     with pytest.raises(BlockingIOError):
         bench.ours.recv(1)
+
+
+def test_libraries_are_those_of_the_machine_and_the_package_of_the_agent_is_the_last_of_them() -> None:
+    own = os.path.dirname(os.path.dirname(RUNTIME_FILES))
+    given = [b"/script", b"", b"/checkout"]
+    expected = ["/script", "/usr/lib/python3", "/venv/site-packages", own, "/checkout"]
+    assert search_path(given, [own, "/usr/lib/python3", "/venv/site-packages"]) == expected
+    assert search_path([b"/script", b"/usr/lib"], ["/other"]) == ["/script", "/usr/lib"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import platform
 import socket
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from meshrt.engine.joining import check, join
-from meshrt.errors import UsageError
+from meshrt.errors import SpawnError, UsageError
 from meshrt.mesh.invitations import Invitations, known_invitation, make_certificate
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
@@ -26,17 +27,19 @@ from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
 from meshrt.wire.preface import preface
 from meshrt.wire.tree import FROM_ROOT, INVITED, Bye, Invited
+from meshrt.wire.versions import own_versions
 from tests.support.waiting import wait_until
 
 
 class Bench:
     def __init__(self) -> None:
+        self.said: list[str] = []
         self.loop = RootLoop()
         self.relayed: list[str] = []
         run: Any = SimpleNamespace(run_id="cafe", directory="/d", secret=Secret(b"s" * 32), certificate=None, ports=())
         self.run: Any = run
         self.own: dict[str, OwnMesh] = {}
-        self.invitations = Invitations(run, self.loop, self.own, print, self.relay)
+        self.invitations = Invitations(run, self.loop, self.own, self.said.append, self.relay)
         self.loop.begin()
 
     def relay(self, name: str, sock: socket.socket) -> None:
@@ -240,3 +243,30 @@ def test_of_several_addresses_the_first_that_proves_itself_is_taken(bench: Bench
     link.close()
     theirs.close()
     other.loop.end()
+
+
+def test_an_agent_of_another_version_is_refused_and_both_sides_are_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "meshrt.engine.joining.own_versions", lambda: own_versions()._replace(python="2.7.1", host="n1")
+    )
+    invitation, _ = bench.invited()
+    why = "host n1 runs Python 2.7.1, the script Python "
+    with pytest.raises(UsageError, match=why):
+        join(invitation.text())
+    with pytest.raises(SpawnError, match=why):
+        invitation.accept(20)
+
+
+def test_another_patch_level_is_said_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = ".".join([*platform.python_version_tuple()[:2], "99"])
+    monkeypatch.setattr("meshrt.engine.joining.own_versions", lambda: own_versions()._replace(python=python, host="n1"))
+    for _ in range(2):
+        invitation, _invited = bench.invited()
+        link, _ = join(invitation.text())
+        theirs = invitation.accept(20)
+        assert theirs is not None
+        link.close()
+        theirs.close()
+    assert bench.said == [f"host n1 runs Python {python}, the script Python {platform.python_version()}"]

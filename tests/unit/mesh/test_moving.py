@@ -52,7 +52,8 @@ class Bench(Lifecycles):
 
     def lose(self) -> None:
         self.agent.gone = True
-        self.lifecycle.lose(self.agent)
+        lost: Any = self.agent
+        self.lifecycle.lose(lost)
         for thread in threading.enumerate():
             if thread.name == "meshrt-spare":
                 thread.join(10)

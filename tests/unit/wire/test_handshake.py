@@ -181,3 +181,30 @@ def test_a_wrong_beginning_is_refused_at_once(data: bytes) -> None:
     else:
         with pytest.raises(AuthenticationError, match="does not speak this protocol"):
             server.receive_data(data)
+
+
+def test_versions_are_said_behind_the_endpoint_and_one_may_be_refused_with_a_reason() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def refuses(endpoint: str, versions: str) -> str:
+        asked.append((endpoint, versions))
+        return "too old" * 40
+
+    client = ClientHandshake(SECRET, ROLE_DATA, ENDPOINT, versions="3.11.7 0.1.0")
+    server = ServerHandshake(SECRET, ROLE_DATA, refuses=refuses)
+    proof = client.receive_data(server.receive_data(client.hello()))
+    assert asked == []
+    for byte in server.receive_data(proof):
+        assert client.refused == ""
+        client.receive_data(bytes([byte]))
+    assert asked == [(ENDPOINT, "3.11.7 0.1.0")]
+    assert client.refused == server.refused == "too old" * 40
+    assert not client.done and not server.done
+
+
+def test_who_has_no_proof_is_not_asked_for_versions() -> None:
+    client = ClientHandshake(b"x" * 32, ROLE_DATA, ENDPOINT, versions="1")
+    server = ServerHandshake(SECRET, ROLE_DATA, refuses=lambda *_: pytest.fail("asked"))
+    server.receive_data(client.hello())
+    with pytest.raises(AuthenticationError):
+        server.receive_data(b"x" * 32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import linecache
 import sys
 from collections.abc import Callable
 from types import FrameType, SimpleNamespace, TracebackType
@@ -17,6 +18,7 @@ from meshrt.debug.dap.engine.pydevd_types import (
     Debugger,
     DebuggerClass,
     EngineRequest,
+    Files,
     Pydevd,
     Requests,
     SuspendedFrames,
@@ -58,6 +60,7 @@ def patch(pydevd: Pydevd, api: ApiClass) -> None:
     _count_evaluations(comm)
     _raise_what_fails(comm.pydevd_vars)
     _show_briefly(comm, cast(SuspendedFrames, importlib.import_module("_pydevd_bundle.pydevd_suspended_frames")))
+    _break_in_fetched_files(cast(Files, importlib.import_module("pydevd_file_utils")))
     _answer_all(comm, cast(Requests, importlib.import_module("_pydevd_bundle.pydevd_process_net_command_json")))
 
 
@@ -73,6 +76,12 @@ def _go_on_at_once(pydevd: Pydevd, api: ApiClass) -> None:
                 event.set()
 
     api.request_resume_thread = request_resume_thread
+
+
+def _break_in_fetched_files(files: Files) -> None:
+    """Accept breakpoints in files that are on the script's machine alone: the code that runs is of them."""
+    is_here = files.exists
+    files.exists = lambda filename: is_here(filename) or bool(linecache.getlines(filename))
 
 
 def _hide_generated(pydb: DebuggerClass) -> None:

@@ -313,3 +313,9 @@ class ThreadLifecycle(Protocol):
     """``pydevd_thread_lifecycle``."""
 
     suspend_threads_lock: threading.Lock
+
+
+class Files(Protocol):
+    """``pydevd_file_utils``."""
+
+    exists: Callable[[str], bool]

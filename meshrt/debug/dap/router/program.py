@@ -7,6 +7,7 @@ knows such code as a source with a number, and would show it taken apart from it
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -105,12 +106,18 @@ class Sources:
         self._paths: dict[int, str] = {}
 
     def note(self, frames: Sequence[Fields] | None) -> None:
-        """Take the stack frames that an IDE is shown: they say which number is which file."""
+        """Take the stack frames that an IDE is shown: they say which number is which file.
+
+        A file that is here loses its number, and the IDE opens it: the rank has no file, as it is on another machine.
+        """
         for frame in frames or ():
             source = frame.get("source") or {}
             number = int(source.get("sourceReference") or 0)
-            if number:
-                self._paths[number] = str(source.get("path") or source.get("name") or "")
+            path = str(source.get("path") or source.get("name") or "")
+            if number and os.path.isabs(path) and os.path.isfile(path):
+                source["sourceReference"] = 0
+            elif number:
+                self._paths[number] = path
 
     async def text(self, number: int) -> str | None:
         """Return the text of a source; None: the program does not have it either."""
