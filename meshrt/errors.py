@@ -142,7 +142,9 @@ class MeshError(Exception):
     sent = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
+        # `sent` is a time on the clock of this process's machine: it means nothing elsewhere.
+        state = {name: value for name, value in self.__dict__.items() if name != "sent"}
+        return _rebuild, (type(self), self.args, state)
 
 
 #: Finds the record of a failure: by its number (or ""), mesh id and base rank. Set in the process of the script.

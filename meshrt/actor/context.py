@@ -77,7 +77,7 @@ class CallContext:
         """The message as hooks see it; the same object for the whole run."""
         if self._call is None:
             instance = self.instance
-            view, caller = self.shape.to_wire(), 0 if self.link is None else self.link.peer
+            view, caller = self.shape.to_wire(), 0 if self.link is None else self.link.caller
             call = EndpointCall(
                 instance.mesh_id, instance.name, self.base_rank, self.endpoint, view, caller, self.call_id
             )

@@ -25,6 +25,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from meshrt.actor import pdbhook
@@ -62,6 +63,7 @@ from meshrt.selection import Shape
 from meshrt.store.store import Store
 from meshrt.transport.connecting import Opened, Way
 from meshrt.transport.process import ProcessRuntime, set_runtime
+from meshrt.transport.writing import write_atomic
 from meshrt.wire.addresses import HostAddress, RankAddress
 from meshrt.wire.codec import text_of
 from meshrt.wire.errors import in_brief
@@ -71,6 +73,7 @@ from meshrt.wire.operations import (
     Cut,
     CutOff,
     Ended,
+    FilePart,
     Held,
     Hold,
     Relayed,
@@ -114,7 +117,8 @@ class RankProcess:
         self.rank = birth.rank
         self.pid = os.getpid()
         self.host_name = birth.host
-        self.run_directory = birth.run_directory
+        self.run_directory = birth.kept_at or birth.run_directory
+        self.elsewhere = bool(birth.kept_at)
         self.operations: dict[str, Callable[[Body], Body | None]] = {}
         self.signals_sent = self.signals_handled = 0
         self.signalled_ns = 0
@@ -404,6 +408,17 @@ class RankProcess:
     def report(self, report: Report) -> None:
         """Send a report to the root's side of a plug-in."""
         self.control.send(Event(report.name(), body_of(report)))
+
+    def keep_file(self, name: str, text: str, *, durable: bool = False) -> Path:
+        """Write a file that a user reads afterwards, see `meshrt.hooks.services.RankServices`."""
+        path = Path(self.run_directory) / name
+        if self.elsewhere:
+            for part in FilePart.parts(name, text.encode(errors="surrogateescape")):
+                self.report(part)
+        else:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomic(path, text, durable=durable)
+        return path
 
     def ask(self, operation: Operation[A], timeout: float) -> A:
         """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""

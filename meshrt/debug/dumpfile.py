@@ -17,9 +17,8 @@ import msgspec
 from meshrt.errors import UsageError
 from meshrt.hooks.operations import Data
 from meshrt.show.records import Schema
-from meshrt.transport.writing import write_atomic
 
-__all__ = ["SCHEMA", "Dump", "DumpedError", "DumpedFrame", "LinkedError", "read_dump", "write_dump"]
+__all__ = ["SCHEMA", "Dump", "DumpedError", "DumpedFrame", "LinkedError", "read_dump"]
 
 #: Bytes of a file that is read; files that ranks write are far smaller.
 _LARGEST = 64 << 20
@@ -79,16 +78,6 @@ class Dump(Data, frozen=True):
     mesh_id: str = ""
     coords: Mapping[str, int] = {}
     thread: str = ""
-
-
-def write_dump(path: Path, text: str) -> None:
-    """Write a file atomically: a reader sees all of it or nothing. Mode 0600.
-
-    Raises:
-        OSError: It cannot be written; no file is left then.
-    """
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    write_atomic(path, text)
 
 
 def read_dump(path: Path | str) -> Dump:

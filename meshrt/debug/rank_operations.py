@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Self
+
+from msgspec.structs import replace
 
 from meshrt.debug.operations import Completions
 from meshrt.debug.protocol import Mode
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report
 from meshrt.inspect.capping import TEXT_LIMIT
 from meshrt.inspect.facts import Facts
@@ -120,6 +123,10 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
     breakpoint_error: str = ""
     stack: Sequence[Place] = ()
     headline: str = ""
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """See `meshrt.hooks.operations.Data`."""
+        return replace(self, since=clock.date(self.since))
 
 
 class Printed(OfSession, frozen=True, tag="debug.output"):

@@ -14,7 +14,8 @@ not overlap: the first one is the root, and the report says that nothing links t
 the order is not known: AMBIGUOUS, with all candidates.
 
 Times: the end of a process, and an exception that passed clean-up code before it was recorded, have happened within a
-span (`FailureRecord.low`, `high`). Source of the idea: cause before time. TorchElastic's reports take the first of
+span (`FailureRecord.low`, `high`). Times of two machines are compared only as exactly as their clocks are
+(`FailureRecord.slack`). Source of the idea: cause before time. TorchElastic's reports take the first of
 equal seconds, which names victims.
 """
 
@@ -134,7 +135,8 @@ class _Known:
 
 
 def _was_over(record: FailureRecord, since: int) -> bool:
-    return record.high < since and (record.waited_for or record.restarted or 0 < record.told < since)
+    known = record.waited_for or record.restarted or 0 < record.told < since
+    return known and record.high + record.clock_error < since
 
 
 def is_meant(record: FailureRecord, about: Reference) -> bool:
@@ -187,7 +189,7 @@ def _asked(record: FailureRecord, known: _Known) -> Cause | None:
     before = [
         other
         for other in known.of_rank[record.address]
-        if other.restarted and other.incarnation == record.incarnation - 1 and other.low <= record.high
+        if other.restarted and other.incarnation == record.incarnation - 1 and other.may_precede(record)
     ]
     return (
         Cause("asked", f"it ran again after rank {record.rank} {before[-1].headline}", before[-1]) if before else None
@@ -198,7 +200,7 @@ def _meant(about: Reference, record: FailureRecord, known: _Known) -> FailureRec
     of_rank = [other for other in known.of_rank.get((about.mesh_id, about.rank), ()) if other is not record]
     if about.failure:
         return next((other for other in of_rank if other.id == about.failure), None)
-    before = [other for other in of_rank if other.low <= record.high]
+    before = [other for other in of_rank if other.may_precede(record)]
     ended = [other for other in before if other.kind != "exception"]
     found = ended or before
     return found[-1] if found else None
@@ -253,7 +255,9 @@ def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause |
     possible = [
         other
         for other in active
-        if other.address != record.address and record.low - within <= other.high and other.low <= record.high
+        if other.address != record.address
+        and record.low - within <= other.high + other.slack(record)
+        and other.may_precede(record)
     ]
     if not possible:
         return None
@@ -276,8 +280,9 @@ def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verd
         return Verdict((), bool(unknown), "no record of it has come", causes, tuple(records), unknown)
     # The first one of a group of failures that are alike counts.
     first = min(groups.values(), key=lambda group: min(record.high for record in group))
-    first_high = min(record.high for record in first)
-    later = [group for group in groups.values() if min(record.low for record in group) > first_high]
+    earliest = min(first, key=lambda record: record.high)
+    others = [group for group in groups.values() if group is not first]
+    later = [group for group in others if not any(record.may_precede(earliest) for record in group)]
     for record in (record for group in later for record in group):
         causes[id(record)] = Cause("later", "nothing links it to the root but time", first[0])
     chosen = tuple(record for record in records if id(record) not in causes)
@@ -286,6 +291,9 @@ def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verd
     silent = not ambiguous and all(record.kind == "silent" for record in chosen)
     if ambiguous:
         certainty = "nothing tells which came first"
+        slack = max((record.slack(earliest) for record in chosen if record.low > earliest.high), default=0)
+        if slack:
+            certainty += f": the clocks of their hosts are compared to within {slack / 1e6:.3g} ms only"
     elif silent:
         certainty = "it is known who did not answer, not why"
     elif all(map(is_consequence, chosen)):

@@ -45,6 +45,8 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, wait
         fate=dataclasses.replace(fate, log_tail=fate.log_tail[-_LINES:]),
         low=fate.low or now,
         high=fate.high or now,
+        clock=fate.clock,
+        clock_error=fate.clock_error,
         time=fate.when,
     )
     name = mesh.name if mesh is not None else ""

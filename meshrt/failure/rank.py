@@ -5,10 +5,12 @@ On the thread that raised. A rank that fails all the time sends a few records in
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, TracebackType
 
 from msgspec.structs import replace
@@ -21,6 +23,7 @@ from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
 from meshrt.inspect.visibility import is_hidden_file
 from meshrt.selection import Shape
+from meshrt.transport.directories import ERROR_FILE
 from meshrt.transport.process import INCARNATION
 from meshrt.wire.codec import own_attribute, text_of
 
@@ -33,6 +36,8 @@ _ONE_MORE = 2.0
 _OF_PYTHON = ("SWAP", "CLEANUP_THROW", "CALL_INTRINSIC_1", "END_ASYNC_FOR")
 #: An exception that passed clean-up code (``with``, ``finally``) was raised at most so long before, ns.
 _CLEAN_UP = 1_000_000_000
+#: Bytes of an error file that is passed on.
+_LEFT_MAX = 8 << 20
 
 
 class Recorder:
@@ -135,6 +140,26 @@ def _varints(table: bytes) -> list[int]:
     return numbers
 
 
+class _LeftBehind:
+    """The error file of this rank, which the root reads with each record: passed on where the root cannot see it."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._path = Path(os.environ.get(ERROR_FILE, ""))
+        #: When what was passed on had been written.
+        self._changed = 0
+
+    def pass_on(self) -> None:
+        """Send it, if it has changed. Any thread."""
+        if not self._services.elsewhere:
+            return
+        with contextlib.suppress(OSError):
+            changed = self._path.stat().st_mtime_ns
+            if changed != self._changed and self._path.stat().st_size < _LEFT_MAX:
+                self._changed = changed
+                self._services.keep_file(self._path.name, self._path.read_text(errors="replace"))
+
+
 def load(services: RankServices) -> None:
     """Write records from now on: called once, by the first exception."""
     origin = FailureRecord(
@@ -145,4 +170,10 @@ def load(services: RankServices) -> None:
         pid=services.pid,
         incarnation=int(os.environ.get(INCARNATION, "0")),
     )
-    hooks.raised.append(Recorder(origin, lambda record: services.report(Recorded(record))).raised)
+    left = _LeftBehind(services)
+
+    def send(record: FailureRecord) -> None:
+        left.pass_on()
+        services.report(Recorded(record))
+
+    hooks.raised.append(Recorder(origin, send).raised)

@@ -15,6 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from meshrt.errors import RankPlace
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Report
 from meshrt.selection import counted
@@ -175,8 +176,10 @@ class FailureRecord(Plain, frozen=True):
         fate: How the process ended.
         hint: What was not answered, and how long.
         ranks: Ranks of this mesh that ended with a host, or did not answer.
-        low, high: When it happened, on the root's monotonic clock, ns: not before ``low`` and not after ``high``. On
-            one host both are equal, except for the end of a process, which is noticed a little later.
+        low, high: When it happened, on the root's monotonic clock, ns: not before ``low`` and not after ``high``. Both
+            are equal, except for the end of a process, which is noticed a little later.
+        clock: The machine whose clock they were read on: "" is that of the root.
+        clock_error: Both may be wrong by so much, ns, and by the same.
         time: Seconds since the epoch, for people.
         left: What a child of it, or torch's own ``@record``, has written about an error.
         incarnation: How often the rank had been started again before this.
@@ -205,12 +208,33 @@ class FailureRecord(Plain, frozen=True):
     ranks: tuple[int, ...] = ()
     low: int = 0
     high: int = 0
+    clock: str = ""
+    clock_error: int = 0
     time: float = 0.0
     incarnation: int = 0
     told: int = 0
     copies: int = 0
     left: LeftBehind | None = None
     because: Reference | None = None
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """Return the same with the times on the root's clock."""
+        return msgspec.structs.replace(
+            self,
+            low=clock.time(self.low),
+            high=clock.time(self.high),
+            clock=clock.host,
+            clock_error=clock.error,
+            time=clock.date(self.time),
+        )
+
+    def may_precede(self, other: FailureRecord) -> bool:
+        """Whether it may have happened before ``other`` did."""
+        return self.low <= other.high + self.slack(other)
+
+    def slack(self, other: FailureRecord) -> int:
+        """Return by how much their times may be wrong against each other, ns; 0 for those of one clock."""
+        return 0 if self.clock == other.clock else self.clock_error + other.clock_error
 
     @property
     def address(self) -> tuple[str, int]:
@@ -282,7 +306,7 @@ class FailureRecord(Plain, frozen=True):
         if record.kind not in _FATES or not isinstance(plain, dict):
             return record
         facts = {name: plain[theirs] for name, theirs in _OF_FATE.items() if theirs in plain}
-        place = {"host": record.host, "pid": record.pid, "low": record.low, "high": record.high}
+        place = {name: getattr(record, name) for name in ("host", "pid", "low", "high", "clock", "clock_error")}
         fate = tolerant(Fate, {**facts, **place, "kind": _FATES[record.kind]})
         return msgspec.structs.replace(record, fate=fate, hint="")
 
@@ -300,3 +324,7 @@ class Recorded(Report, frozen=True, tag="failure.record"):
     """A rank reports an exception."""
 
     record: FailureRecord
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """See `meshrt.hooks.operations.Data`."""
+        return type(self)(self.record.on_root_clock(clock))

@@ -312,7 +312,7 @@ class Failures:
         for each in unknown:
             # The record was only counted, or was lost: the error itself tells enough.
             place = own_attribute(each, "__dict__").get("place")
-            record = record_of(each, self._name_of(place.mesh_id)) if place is not None else None
+            record = record_of(each, self._name_of(place.mesh_id), sent_at(error)) if place is not None else None
             if record is not None:
                 # The time at which a rank of another program failed is not known: some time before its error came here.
                 record = record if self._is_own(record.mesh_id) else replace(record, low=0, time=0.0)

@@ -59,11 +59,12 @@ def call_of(error: BaseException) -> str:
     return ""
 
 
-def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
+def record_of(error: BaseException, mesh: str, since: int = 0) -> FailureRecord | None:
     """Return a record from the facts in an error, for a failure whose record has not come; None if it has no facts.
 
     Args:
         mesh: Name of the mesh of the failure.
+        since: Not before that (monotonic ns), if the error itself does not tell when its call was sent.
     """
     facts = own_attribute(error, "__dict__")
     place, endpoint = facts.get("place"), facts.get("endpoint", "")
@@ -81,7 +82,7 @@ def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
         pid=place.pid,
         endpoint=endpoint,
         waited_for=True,
-        low=int(facts.get("sent", 0)) or now,
+        low=int(facts.get("sent", 0)) or since or now,
         high=now,
         time=time.time_ns() / 1e9,
     )

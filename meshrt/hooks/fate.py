@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
+from meshrt.hooks.clock import HostClock
 
 __all__ = ["Fate"]
 
@@ -27,9 +28,12 @@ class Fate:
     stack: str = ""
     hint: str = ""
     log_tail: Sequence[str] = ()
-    #: When the process ended: surely not before, surely not after; monotonic ns of its host.
+    #: When the process ended: surely not before, surely not after; monotonic ns, of its host as long as that has it.
     low: int = 0
     high: int = 0
+    #: The machine whose clock that was, and how wrong it may be on the root's, ns (`meshrt.hooks.clock.HostClock`).
+    clock: str = ""
+    clock_error: int = 0
     #: A process takes its place.
     restarts: bool = False
     #: When the root was told, seconds since the epoch; 0: not yet.
@@ -47,6 +51,11 @@ class Fate:
             case "stopped":
                 return "was stopped"
         return "closed its connection"
+
+    def on_root_clock(self, clock: HostClock) -> Fate:
+        """Return the same with the times on the root's clock."""
+        low, high = clock.time(self.low), clock.time(self.high)
+        return replace(self, low=low, high=high, clock=clock.host, clock_error=clock.error)
 
     def error(
         self,

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from typing import Any, Generic, Protocol, Self, TypeVar, get_args
 
 import msgspec
 
 from meshrt.errors import ProtocolError
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.facts import Answered, Body, Unanswered
 
 __all__ = [
@@ -67,6 +68,13 @@ class Data(msgspec.Struct, frozen=True):
 
     Keys of maps are texts, as msgpack takes no others.
     """
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """Return the same with the times on the root's clock; what has times of a rank defines it.
+
+        Called where it comes in at the root, for what comes from another machine (`RootServices.on_report`, gathers).
+        """
+        return self
 
 
 class Nothing(Data, frozen=True):

@@ -53,8 +53,22 @@ class RankServices(Protocol):
     pid: int
     #: The host, as the program names it.
     host_name: str
-    #: The directory of files that a user reads afterwards.
+    #: The directory of files that a user reads afterwards, on the script's machine.
     run_directory: str
+    #: Whether that is another machine.
+    elsewhere: bool
+
+    def keep_file(self, name: str, text: str, *, durable: bool = False) -> Path:
+        """Write a file that a user reads afterwards, so that a reader sees all of it or nothing.
+
+        Args:
+            name: In the run directory: a name that contains ``<mesh id>.<rank>``, or ``post-mortem/`` and such a name.
+            durable: It is on the disk when this returns. (On another machine: it is on its way.)
+        Returns:
+            Its path, on the script's machine.
+        Raises:
+            OSError: It cannot be written.
+        """
 
     def actors(self) -> Sequence[ActorState]:
         """Return the actors that live here, the first one (that of the main thread) first."""

@@ -7,15 +7,17 @@ CONTROL frame with address nil (all others are passed on between root and rank):
       hello    secret, run_id, directory, run_directory, sys_path, argv, host, root_pid
       spawn    mesh, name, ranks, labels, sizes, env {rank: {..}} or {}, common_env, preload
       stop     mesh, grace (seconds), drain (finish what was sent before?)
-      ping                          answered with pong
+      ping     number, at           answered with pong
+      kept     cost                 output was written (see printed)
       bye                           the program ends: end everything; the root cleans up the directory itself
     agent -> root
       started  mesh, rank, pid
       gone     mesh, rank, fate (the fields of Fate)
       stopped  mesh                 every rank of the mesh on this host has ended, and what it had started
       output   mesh, rank, err (bool), actor, lines
+      printed  mesh, rank, err, data, left_out, done: the same from another machine, as it is for the file
       pulse    mesh, rank, state ("stopped", "busy" or "answering"), stack
-      pong
+      pong     number, at, clock, wall (what its clocks show)
       warning  text
 
     rank -> agent (and what is for the root)

@@ -22,12 +22,13 @@ from msgspec.structs import replace
 
 from meshrt.errors import MeshError, ProtocolError, SpawnError
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.operations import body_of
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
-from meshrt.host.code.relay import Kept
+from meshrt.host.code.relay import Kept as KeptCode
 from meshrt.host.code.texts import serve_code
 from meshrt.host.dumps import Dumps
-from meshrt.host.elsewhere import Doors, OwnDirectories, remove_sockets, search_path
+from meshrt.host.elsewhere import Doors, OwnDirectories, error_file, remove_sockets, search_path
 from meshrt.host.family import Families
 from meshrt.host.gather import Gathers
 from meshrt.host.limits import check_limits, own_gpus
@@ -37,6 +38,7 @@ from meshrt.host.oom import OutOfMemory
 from meshrt.host.output import Stream
 from meshrt.host.pulse import STACK_SIGNAL, Pulse
 from meshrt.host.rootlink import RootGoneError, RootLink
+from meshrt.host.sending import OutputQueue
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
@@ -55,7 +57,7 @@ from meshrt.wire.control import Address, control_frame, relayed_frame
 from meshrt.wire.errors import refusal
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Secret
-from meshrt.wire.operations import Cut
+from meshrt.wire.operations import Cut, FilePart
 from meshrt.wire.tree import (
     FROM_RANK,
     FROM_ROOT,
@@ -65,12 +67,14 @@ from meshrt.wire.tree import (
     Dial,
     DroppedEvents,
     End,
+    Event,
     FromRank,
     Gather,
     Gone,
     Hello,
     Hint,
     Joined,
+    Kept,
     LeaveGather,
     Measure,
     MeshStopped,
@@ -93,14 +97,14 @@ _KILL_AFTER = 0.5
 _KILL_EVERYTHING = 2.0
 #: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
 _OUTPUT_GRACE = 0.05
+#: Seconds that a mesh which is stopped waits until the root has taken its output, on another machine.
+_OUTPUT_SENT = 5.0
 #: Longest time from the closing of a process' files to the report of its end; ns.
 _TEARDOWN = 100_000_000
 #: Seconds until strays are looked for again, if that could not be done.
 _SWEEP_AGAIN = 0.1
 _PING = control_frame(Ping())
 _CUT = control_frame(Request(0, Cut.name()))
-#: Characters of the last lines that an error carries.
-_TAIL_MAX = 64 << 10
 
 
 class _Goodbye(Exception):
@@ -114,6 +118,8 @@ class _Program(msgspec.Struct, frozen=True):
     #: Of the processes of this agent.
     address: HostAddress
     run_directory: str
+    #: See `Birth`.
+    kept_at: str
     secret: Secret
     host: str
     argv: list[str]
@@ -158,7 +164,9 @@ class Agent:
         self._own: OwnDirectories | None = None
         self._doors: Doors | None = None
         #: Code that ranks ask for, on another machine than the root's.
-        self._code: Kept | None = None
+        self._code: KeptCode | None = None
+        #: Output that the root is to write; not used on its machine.
+        self._output = OutputQueue(self._root.tell, lambda: self._sweep_next(0))
         self._root_pidfd = -1
         self._root_pipe = -1
         #: The root has ended without a goodbye, so this process cleans up for it.
@@ -206,8 +214,8 @@ class Agent:
                 self._on_spawn(spawn)
             case Stop() as stop:
                 self._on_stop(stop)
-            case Ping(number=number):
-                self._root.tell(Pong(number))
+            case Ping(number=number, at=at):
+                self._root.tell(Pong(number, at, time.monotonic_ns(), time.time_ns() / 1e9))
             case Gather() as question:
                 self._starter.hurry({(mesh, rank) for mesh, ranks in question.targets.items() for rank in ranks})
                 self._gathers.begin(question)
@@ -221,18 +229,24 @@ class Agent:
             case Code() as code:
                 if self._code is not None:
                     self._code.answered(code)
+            case Kept(cost=cost):
+                self._output.kept(cost)
             case unknown:
                 assert_never(unknown)
 
     def _on_hello(self, hello: Hello) -> None:
         directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)
+        kept_at = run_directory if hello.machine else ""
         if hello.machine:
             be_machine(hello.machine)
             self._own = OwnDirectories(hello.machine, self._warn)
             directory, run_directory = self._own.runtime, self._own.run
+            self._starter.output_queue = self._output
         address = HostAddress(machine_of(self._pid), self._pid, os.fsencode(directory))
         secret = Secret(hello.secret)
-        self._program = _Program(hello.run_id, address, run_directory, secret, hello.host, list(hello.argv), None)
+        self._program = _Program(
+            hello.run_id, address, run_directory, kept_at, secret, hello.host, list(hello.argv), None
+        )
         self._strays.families = Families(hello.families)
         self._starter.log_space = LogSpace(hello.logs_limit, self._warn)
         sys.path[:] = search_path(hello.sys_path, sys.path)
@@ -273,7 +287,8 @@ class Agent:
             for child in self._children.values():
                 if child.pid:
                     self._send_rank(child, control_frame(Certified(certificate)))
-        self._root.tell(Joined(program.address, self._root.peer if self._own is not None else None))
+        peer = self._root.peer if self._own is not None else None
+        self._root.tell(Joined(program.address, time.monotonic_ns(), time.time_ns() / 1e9, peer))
 
     @property
     def _described(self) -> _Program:
@@ -340,6 +355,7 @@ class Agent:
                 self._strays.families.new(),
                 self._root_pipe,
                 program.run_directory,
+                program.kept_at,
                 spawn.operations,
                 program.certificate,
             )
@@ -477,11 +493,7 @@ class Agent:
             self._selector.unregister(stream.fd)
             child.streams.remove(stream)
             lines = stream.end()
-        self._forward(child, stream.err, lines)
-
-    def _forward(self, child: Child, err: bool, lines: list[tuple[str, str]]) -> None:
-        if lines:
-            self._root.output(child.address, err, lines)
+        self._root.output(child.address, stream.err, lines)
 
     def _on_exit(self, child: Child) -> None:
         """The process has ended: read its last output, reap it, and report its end."""
@@ -504,19 +516,21 @@ class Agent:
             exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
             stack=child.crash_text(),
-            log_tail=_last_lines(child.log.tail),
+            log_tail=child.log.tail.short(),
             hint=child.hint,
             low=low,
             high=high,
         )
         if child.birth.mesh_id in self._stopping and not _crashed(child, fate):
             fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
+        if self._own is not None:
+            for part in error_file(child.birth):
+                self._root.tell(Event(FilePart.name(), body_of(part)), child.address)
         self._pulse.forget(child)
-        mesh, rank = child.address
-        del self._children[mesh, rank]
+        del self._children[child.address]
         self._gathers.forget(child.address)
         child.close()
-        self._root.tell(Gone(mesh, rank, fate))
+        self._root.tell(Gone(*child.address, fate))
         self._unswept = True
 
     def _ended(self, child: Child) -> tuple[int, int]:
@@ -536,14 +550,12 @@ class Agent:
         for stream in tuple(child.streams):
             with contextlib.suppress(KeyError):
                 self._selector.unregister(stream.fd)
-            lines: list[tuple[str, str]] | None = []
-            while lines is not None and time.monotonic() < deadline:
-                before = lines
+            while time.monotonic() < deadline:
                 lines = stream.read()
-                if lines is None or (lines == [] and before == []):
+                if lines is None or not stream.took:
                     break
-                self._forward(child, stream.err, lines)
-            self._forward(child, stream.err, stream.end())
+                self._root.output(child.address, stream.err, lines)
+            self._root.output(child.address, stream.err, stream.end())
         child.streams.clear()
 
     def _reap(self, pid: int) -> int:
@@ -572,7 +584,8 @@ class Agent:
             return
         self._sweep_failed = False
         for mesh, families in tuple(self._stopping.items()):
-            if not families & ending and not self._of(mesh) and not self._starter.is_to_start(mesh):
+            left = families & ending or self._of(mesh) or self._starter.is_to_start(mesh) or self._output.waits(mesh)
+            if not left:
                 del self._stopping[mesh]
                 self._root.tell(MeshStopped(mesh))
 
@@ -603,6 +616,7 @@ class Agent:
         if stop.drain:
             self._later(grace, lambda: self._cut(mesh))
         self._later(grace + _KILL_AFTER, lambda: self._kill(mesh))
+        self._later(grace + _KILL_AFTER + _OUTPUT_SENT, lambda: self._output.give_up(mesh))
         if grace <= 0:
             self._starter.give_up(mesh)
         self._unswept = True
@@ -655,18 +669,6 @@ def _counts(sent: dict[str, int]) -> dict[str, int]:
     if not all(event in DROPPABLE and count > 0 for event, count in sent.items()):
         raise ProtocolError(f"counts of events that were left out; expected some of {', '.join(DROPPABLE)}")
     return sent
-
-
-def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the last lines, together at most `_TAIL_MAX` characters."""
-    kept: list[str] = []
-    left = _TAIL_MAX
-    for line in reversed(tuple(lines)):
-        if left <= 0:
-            break
-        kept.append(line[-left:])
-        left -= len(line)
-    return tuple(reversed(kept))
 
 
 def serve(link: Link, main: Callable[..., None], leftover: bytes = b"", *, tells_of_end: bool = False) -> None:

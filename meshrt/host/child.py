@@ -10,13 +10,11 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from meshrt.hooks.facts import Body
 from meshrt.host.family import join_family
-from meshrt.host.logspace import LogSpace
 from meshrt.host.osutil import die_with_parent, forget_bytes, set_name
-from meshrt.host.output import RankLog, Stream
+from meshrt.host.output import Log, Stream
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.directories import ERROR_FILE, error_path
 from meshrt.transport.link import Link
@@ -54,8 +52,10 @@ class Birth:
     family: int
     #: `meshrt.transport.rootpipe.open_root_pipe`, to be inherited.
     root_pipe: int
-    #: The directory of files that a user reads afterwards.
+    #: A directory of files, on this machine.
     run_directory: str
+    #: The one where a user looks for them, if that is on another machine; or "".
+    kept_at: str
     #: Control operations that it serves itself before any other: ``[name, body]``.
     operations: Sequence[tuple[str, Body]]
     #: Of the program; None: it has one machine so far.
@@ -94,7 +94,7 @@ class Child:
 
     birth: Birth
     link: Link
-    log: RankLog
+    log: Log
     streams: list[Stream]
     fault_file: int
     path: str
@@ -115,9 +115,7 @@ class Child:
     last_dump: str = ""
 
     @classmethod
-    def prepare(
-        cls, birth: Birth, log_path: Path, warn: Callable[[str], None], space: LogSpace | None
-    ) -> tuple[Child, Plumbing]:
+    def prepare(cls, birth: Birth, log: Log) -> tuple[Child, Plumbing]:
         """Make both ends of the plumbing. Raises OSError when descriptors run out; nothing is left then."""
         cleanup: list[Callable[[], object]] = []
         try:
@@ -140,7 +138,6 @@ class Child:
             for close in reversed(cleanup):
                 close()
             raise
-        log = RankLog(log_path, warn, space)
         streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
         child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path, door[0])
         return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file, door[1])

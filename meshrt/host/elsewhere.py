@@ -7,11 +7,11 @@ import functools
 import os
 import selectors
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from meshrt.files import RUNTIME_FILES
-from meshrt.host.child import Child
+from meshrt.host.child import Birth, Child
 from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.store.machine import machine_of
 from meshrt.transport import directories
@@ -22,10 +22,14 @@ from meshrt.transport.rootpipe import RootPipe
 from meshrt.wire.addresses import Port
 from meshrt.wire.control import Address
 from meshrt.wire.handshake import Secret
+from meshrt.wire.operations import FilePart
 from meshrt.wire.preface import host_name, host_proof, preface
 from meshrt.wire.tree import Dial
 
-__all__ = ["Doors", "OwnDirectories", "remove_sockets", "search_path"]
+__all__ = ["Doors", "OwnDirectories", "error_file", "remove_sockets", "search_path"]
+
+#: Bytes of an error file that are sent to the root.
+_ERROR_MAX = 8 << 20
 
 
 class Doors:
@@ -105,7 +109,7 @@ class OwnDirectories:
 
     Attributes:
         runtime: Of sockets.
-        run: Of files that a user reads afterwards.
+        run: Of files that need a disk while the program runs; what a user reads afterwards is sent to the root.
     """
 
     def __init__(self, machine: int, tell: Callable[[str], object]) -> None:
@@ -113,15 +117,26 @@ class OwnDirectories:
         self._runtime = directories.create_runtime(name, tell)
         #: Tells ranks of the end of this process, as the root's does on its machine.
         self._pipe = RootPipe(self._runtime)
+        # Not with the id of the program: commands look for that where the script runs, maybe in the same home.
         self._run = directories.create_run(name, tell)
         self.runtime, self.run = str(self._runtime), str(self._run)
 
     def close(self) -> None:
-        """Remove what is not to be read afterwards."""
+        """Remove them."""
         self._pipe.close()
         directories.discard(self._runtime)
-        if directories.is_empty(self._run):
-            directories.remove_tree(self._run)
+        directories.discard(self._run)
+
+
+def error_file(birth: Birth) -> Iterator[FilePart]:
+    """Yield what a rank that has ended, or a child of it, has written to its error file, for the root."""
+    path = directories.error_path(birth.run_directory, birth.mesh_name, birth.mesh_id, birth.rank)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_ERROR_MAX)
+    except OSError:
+        return
+    yield from FilePart.parts(path.name, data)
 
 
 def remove_sockets(directory: str | None) -> None:

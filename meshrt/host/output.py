@@ -13,14 +13,15 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from meshrt.escapes import latest_state
 from meshrt.host.logspace import FILE_MAX, LogSpace
 from meshrt.transport.writing import open_private
 
-__all__ = ["LINE_MAX", "MARK", "RankLog", "Stream"]
+__all__ = ["LINE_MAX", "MARK", "LastLines", "Log", "RankLog", "Stream", "unmarked"]
 
 #: A longer line is cut into pieces.
 LINE_MAX = 16 << 10
@@ -28,9 +29,45 @@ LINE_MAX = 16 << 10
 MARK = b"\x1e"
 #: Such a line. Other text between two marks is not a name, and could be taken for another line.
 _MARKED = re.compile(MARK + rb"([A-Za-z_][A-Za-z0-9_-]{0,63})" + MARK)
-_TAIL = 20
+#: Characters of the last lines that an error carries.
+_TAIL_MAX = 64 << 10
 #: Seconds after which the current state of a line that is written over again and again (a progress bar) is sent.
 _PROGRESS = 5.0
+
+
+class LastLines(deque[str]):
+    """The last lines that a rank has printed."""
+
+    COUNT: ClassVar[int] = 20
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=self.COUNT)
+
+    def short(self) -> tuple[str, ...]:
+        """Return the last ones, together at most `_TAIL_MAX` characters."""
+        kept: list[str] = []
+        left = _TAIL_MAX
+        for line in reversed(tuple(self)):
+            if left <= 0:
+                break
+            kept.append(line[-left:])
+            left -= len(line)
+        return tuple(reversed(kept))
+
+
+class Log(Protocol):
+    """Takes what one rank prints."""
+
+    tail: LastLines
+
+    def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
+        """Take lines, without their newlines; returns those that the agent sends to the root: (actor or "", line)."""
+
+    def unreadable(self, error: OSError) -> None:
+        """A pipe could not be read."""
+
+    def close(self) -> None:
+        """Nothing follows."""
 
 
 class RankLog:
@@ -44,7 +81,14 @@ class RankLog:
         self._file: int | None = None
         self._size = 0
         self._failed = self._told = self._unreadable = False
-        self.tail: deque[str] = deque(maxlen=_TAIL)
+        self.tail = LastLines()
+
+    def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
+        """Write lines to the file; see `Log`."""
+        lines, data = unmarked(pieces)
+        self.tail.extend(text for _, text in lines)
+        self.write(data)
+        return lines
 
     def write(self, data: bytes) -> None:
         """Append to the file. A full disk affects the log, never the program; it is reported once."""
@@ -99,7 +143,7 @@ class Stream:
     Of a line with carriage returns the latest state is sent: at its end, and every `_PROGRESS` seconds before that.
     """
 
-    def __init__(self, fd: int, log: RankLog, *, err: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, fd: int, log: Log, *, err: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         #: Since when the line that is being written is written over; 0: it is not.
         self._progress = 0.0
@@ -107,10 +151,13 @@ class Stream:
         self.err = err
         self._log = log
         self._partial = b""
+        #: Whether the last look has found something.
+        self.took = False
         os.set_blocking(fd, False)
 
     def read(self) -> list[tuple[str, str]] | None:
         """Read once. Returns ``(actor or "", line)`` pairs, or None at the end of the stream."""
+        self.took = False
         try:
             data = os.read(self.fd, 1 << 16)
         except BlockingIOError:
@@ -120,12 +167,13 @@ class Stream:
             return []  # the pipe is there, and its writer would be ended by SIGPIPE if it were closed
         if not data:
             return None
+        self.took = True
         pieces = (self._partial + data).split(b"\n")
         *pieces, self._partial = (part for piece in pieces for part in _parts(piece))
         if self._is_old():
             pieces.append(self._partial)
             self._partial = b""
-        return self._lines(pieces)
+        return self._log.take(pieces, self.err)
 
     def _is_old(self) -> bool:
         """Whether the latest state of a line that is written over again and again may be due to be shown."""
@@ -144,21 +192,20 @@ class Stream:
         rest = [self._partial] if self._partial else []
         self._partial = b""
         os.close(self.fd)
-        return self._lines(rest)
+        return self._log.take(rest, self.err)
 
-    def _lines(self, pieces: list[bytes]) -> list[tuple[str, str]]:
-        lines = []
-        plain = []
-        for piece in pieces:
-            actor = ""
-            if (marked := _MARKED.match(piece)) is not None:
-                actor, piece = marked[1].decode(), piece[marked.end() :]
-            plain.append(piece)
-            text = latest_state(piece.decode(errors="replace"))
-            lines.append((actor, text))
-            self._log.tail.append(text)
-        self._log.write(b"".join(piece + b"\n" for piece in plain))
-        return lines
+
+def unmarked(pieces: Sequence[bytes]) -> tuple[list[tuple[str, str]], bytes]:
+    """Return lines as a terminal shows them, each with its actor (or ""), and all of them as a file has them."""
+    lines = []
+    plain = []
+    for piece in pieces:
+        actor = ""
+        if (marked := _MARKED.match(piece)) is not None:
+            actor, piece = marked[1].decode(), piece[marked.end() :]
+        plain.append(piece + b"\n")
+        lines.append((actor, latest_state(piece.decode(errors="replace"))))
+    return lines, b"".join(plain)
 
 
 def _parts(line: bytes) -> list[bytes]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Container, Iterable
 from meshrt.hooks.plugins import PLUGINS, import_plugins
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
 from meshrt.host.logspace import LogSpace
+from meshrt.host.output import Log, RankLog
+from meshrt.host.sending import OutputQueue, SentLog
 from meshrt.host.zygote import Zygote
 from meshrt.transport.directories import log_path
 from meshrt.wire.control import Address
@@ -55,6 +57,8 @@ class Starter:
         self._warn = warn
         #: Set when the root has said how large the logs may become.
         self.log_space: LogSpace | None = None
+        #: Set on another machine than the root's: what ranks print is written there.
+        self.output_queue: OutputQueue | None = None
         #: Processes that preload modules, by pid.
         self.zygotes: dict[int, Zygote] = {}
         #: Ranks to be forked, with their log directory. They have no descriptors yet.
@@ -119,9 +123,14 @@ class Starter:
         self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
 
     def _prepare(self, birth: Birth, log_directory: str) -> tuple[Child, Plumbing] | None:
-        log = log_path(log_directory, birth.mesh_name, birth.mesh_id, birth.rank)
+        log: Log
+        if self.output_queue is not None:
+            log = SentLog((birth.mesh_id, birth.rank), self.output_queue, self._warn)
+        else:
+            path = log_path(log_directory, birth.mesh_name, birth.mesh_id, birth.rank)
+            log = RankLog(path, self._warn, self.log_space)
         try:
-            return Child.prepare(birth, log, self._warn, self.log_space)
+            return Child.prepare(birth, log)
         except OSError as error:
             hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
             self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")

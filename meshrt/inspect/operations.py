@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
+from msgspec.structs import replace
+
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.operations import Data, Operation, Report
 from meshrt.inspect.merged import MergedStacks, Waits
@@ -46,6 +50,10 @@ class Progress(Report, frozen=True, tag="inspect.progress"):
     place: Place = NOWHERE
     waits: Sequence[Wait] = ()
     beside: bool = False
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """See `meshrt.hooks.operations.Data`."""
+        return replace(self, since=clock.date(self.since))
 
 
 class Placed(Report, frozen=True, tag="inspect.placed"):

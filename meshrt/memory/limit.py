@@ -29,12 +29,13 @@ from meshrt.hooks.table import hooks
 from meshrt.host.memory import private, resident, shares
 from meshrt.inspect.exceptions import frames_of
 from meshrt.inspect.variables import local_variables
-from meshrt.memory.document import Document, document_of, write
+from meshrt.memory.document import Document, document_of, plain
 from meshrt.memory.heap import heap
 from meshrt.memory.merging import merged_alone
 from meshrt.memory.operations import Looked, MeasureVariables, RankRow
 from meshrt.memory.rows import rows
 from meshrt.memory.units import amount
+from meshrt.show.records import to_text
 from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["Limit"]
@@ -127,11 +128,11 @@ class Limit:
                 return
             self._make_room(room)
             name = f"memory-{services.mesh_name}-{services.mesh_id}.{services.rank}-{self._files}.json"
-            path = Path(services.run_directory) / name
             try:
-                write(path, self._document(f"{how} {limit}", variables, objects))
+                document = self._document(f"{how} {limit}", variables, objects)
+                path = services.keep_file(name, to_text(plain(document)), durable=True)
                 text = f"what it holds: meshrt memory --open {path}"
-            except (MeshError, MemoryError) as error:
+            except (MeshError, OSError, MemoryError) as error:
                 text = f"what it holds could not be written: {type(error).__name__} {error}"
             finally:
                 self._rest(private(services.pid))

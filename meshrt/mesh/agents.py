@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from meshrt.errors import ProtocolError, SpawnError
+from meshrt.hooks.clock import ClockComparison, HostClock
 from meshrt.host.family import new_family_block
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.engine import Placed
@@ -21,7 +22,7 @@ from meshrt.wire.addresses import HostAddress, Port
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address, Message, control_frame
 from meshrt.wire.frames import Frame
-from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, Certified, FromAgent, FromRank, Ping
+from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, Certified, FromAgent, FromRank, Joined, Ping, Pong
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,6 +33,10 @@ __all__ = ["AgentLink", "AgentPulse"]
 _HEARD = 2.5
 #: Errors of a connection whose other side has said nothing for long. The kernel may have heard of the reason.
 _SILENT = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN)
+#: Round trips one after the other by which the clock of a new agent is compared; each later ping is one more.
+_ROUND_TRIPS = 8
+#: Nanoseconds between two questions whether an agent on another machine lives.
+_APART = 20_000_000
 
 
 class AgentLink:
@@ -85,6 +90,9 @@ class AgentLink:
         #: When it was last known to live, and when its end was noticed; monotonic ns.
         self.alive_at = time.monotonic_ns()
         self.gone_at = 0
+        #: Compares the clock of its machine; None: that is the script's.
+        self._clocks = ClockComparison(f"{placed.machine:x}") if placed.machine else None
+        self._made = self._asked_at = self.alive_at
         #: The number of the latest question by `hear`, and whether it was answered.
         self._question = 0
         self._heard = threading.Event()
@@ -109,14 +117,17 @@ class AgentLink:
         else:
             self._attached.call_later(LOOK_SECONDS, self._look_for_silence)
 
-    def has_joined(self, address: HostAddress, root: Port | None) -> None:
+    def has_joined(self, joined: Joined) -> None:
         """It says where its processes listen, and where it reaches this process. On the loop."""
-        seen = self._address
+        self._compare(self._made, joined.clock, joined.wall)
+        seen, address = self._address, joined.address
         if seen is not None and address.ports and all(host != seen[0] for host, _ in address.ports):
             # As this machine sees it, behind a translation of addresses for example.
             address = address._replace(ports=(*address.ports, (seen[0], address.ports[0][1])))
-        self.address, self.root_port = address, root
+        self.address, self.root_port = address, joined.root
         self.joined.set()
+        if self._clocks is not None:
+            self.send(Ping(-1, time.monotonic_ns()))
 
     @property
     def full(self) -> bool:
@@ -199,9 +210,18 @@ class AgentLink:
             self._on_gone(self)
 
     def look(self) -> None:
-        """Note that it lives, if it does. Its end is noticed later: this tells what failed before it."""
+        """Note that it lives, if it does. Its end is noticed later: this tells what failed before it.
+
+        Of one on another machine only its answers tell that: the kernel here does not know of its end.
+        """
         now = time.monotonic_ns()
-        if not self.gone and not self._link.hung_up():
+        if self.gone:
+            return
+        if self._clocks is not None:
+            if now - self._asked_at > _APART:
+                self._asked_at = now
+                self.send(Ping(at=now))
+        elif not self._link.hung_up():
             self.alive_at = now
 
     def is_heard(self) -> bool:
@@ -221,7 +241,7 @@ class AgentLink:
         for _ in range(2):  # what it finds ready together with the first question, it reads before the second one
             self._heard.clear()
             self._question += 1
-            self.send(Ping(self._question))
+            self.send(Ping(self._question, time.monotonic_ns()))
             if not self._heard.wait(seconds):
                 return False
         return True
@@ -233,10 +253,23 @@ class AgentLink:
         if self.gone:
             self.joined.set()
 
-    def answered(self, number: int) -> None:
-        """It has answered a question of `hear`, or of `AgentPulse`."""
-        if number == self._question:
+    def answered(self, pong: Pong) -> None:
+        """It has answered a question of `hear`, or of `AgentPulse`. On the loop."""
+        self._compare(pong.at, pong.clock, pong.wall)
+        if pong.number < 0 and pong.number > -_ROUND_TRIPS:
+            self.send(Ping(pong.number - 1, time.monotonic_ns()))
+        if pong.number == self._question:
             self._heard.set()
+
+    def _compare(self, sent: int, clock: int, wall: float) -> None:
+        if self._clocks is not None and sent:
+            self._clocks.compared(sent, clock, time.monotonic_ns(), time.time_ns() / 1e9 - wall)
+            self.alive_at = max(self.alive_at, sent)
+
+    @property
+    def clock(self) -> HostClock | None:
+        """How to read the times in its messages, and in those of its ranks; None: they are the root's. On the loop."""
+        return None if self._clocks is None else self._clocks.clock(time.monotonic_ns())
 
     def close(self) -> None:
         """Close the link to the agent: it sees that, kills what is left, and ends. On the loop's thread."""
@@ -348,7 +381,7 @@ class AgentPulse:
                 self._asked.pop(agent, None)
             elif asked is None or late:
                 self._asked[agent] = now
-                agent.send(Ping())
+                agent.send(Ping(at=time.monotonic_ns()))
             elif now - asked >= self.SILENT_SECONDS and agent not in self._silent:
                 self._silent.add(agent)
                 self._announce(

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgpack
+from msgspec.structs import replace
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Gathered
-from meshrt.hooks.operations import GroupedOperation, body_of
+from meshrt.hooks.facts import Answered, Gathered, Unanswered
+from meshrt.hooks.operations import Data, GroupedOperation, body_of
 from meshrt.mesh.registry import Registry
 from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Gather, LeaveGather
@@ -32,8 +33,11 @@ _OVERDUE = 0.3
 class _Gather(Generic[S, P]):
     """A question under way, and the answers since the last report."""
 
-    def __init__(self, operation: GroupedOperation[S, P], report: Callable[[Gathered[S, P]], None]) -> None:
+    def __init__(
+        self, operation: GroupedOperation[S, P], registry: Registry, report: Callable[[Gathered[S, P]], None]
+    ) -> None:
         self.operation = operation
+        self.registry = registry
         self.report = report
         self.waiting: dict[str, set[int]] = {}
         self.agents: list[AgentLink] = []
@@ -62,12 +66,23 @@ class _Gather(Generic[S, P]):
     def take(self) -> Gathered[S, P]:
         """Return what is new."""
         groups = [
-            self.operation.read_group(mesh_id, tuple(sorted(members)), kind, same, per)
+            self._on_root_clock(self.operation.read_group(mesh_id, tuple(sorted(members)), kind, same, per))
             for (mesh_id, kind, _), (members, same, per) in self.groups.items()
         ]
         self.groups.clear()
         self.reported = True
         return Gathered(groups, not self.waiting)
+
+    def _on_root_clock(self, group: Answered[S, P] | Unanswered) -> Answered[S, P] | Unanswered:
+        """Convert the times of ranks of other machines: they are in what differs from rank to rank."""
+        if isinstance(group, Unanswered) or not group.per:
+            return group
+        per = dict(group.per)
+        for rank, each in group.per.items():
+            clock = self.registry.clock_of(group.mesh_id, rank)
+            if clock is not None and isinstance(each, Data):
+                per[rank] = each.on_root_clock(clock)
+        return replace(group, per=per)
 
 
 class Gathers:
@@ -93,7 +108,7 @@ class Gathers:
         stack_suffices: bool = False,
     ) -> int:
         """See `meshrt.hooks.services.RootServices.gather`."""
-        gather = _Gather(operation, report)
+        gather = _Gather(operation, self._registry, report)
         shares: dict[AgentLink, dict[str, list[int]]] = {}
         for mesh_id, ranks in targets.items():
             if ranks:

@@ -22,6 +22,7 @@ from meshrt.mesh.invitations import Invitations
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.placement import Placement
+from meshrt.mesh.printed import PrintedElsewhere
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.relays import Relays
 from meshrt.mesh.run import Run, working_directory
@@ -46,6 +47,7 @@ from meshrt.wire.tree import (
     MeshStopped,
     Output,
     Pong,
+    Printed,
     Pulse,
     Serves,
     Started,
@@ -102,6 +104,7 @@ class HostAgents:
         self._home = home
         self._relays = relays
         self._code = CodeServer()
+        self._printed = PrintedElsewhere(run.run_directory, run.limits.logs, registry, reports, terminal.announce)
         loop.post(lambda: self._pulse.start(loop.running))
         loop.on_end.append(self._close)
         loop.on_end.append(self._code.close)
@@ -133,6 +136,7 @@ class HostAgents:
     def end(self) -> None:
         """Wait for the end of all, and kill what does not end. After the loop."""
         self._placement.end()
+        self._printed.end()
 
     def abandon(self) -> None:
         """Close the links in a forked child: the agents would not see the end of its parent."""
@@ -184,16 +188,19 @@ class HostAgents:
 
     def _on_agent(self, agent: AgentLink, message: FromAgent) -> None:
         match message:
-            case Joined(address=address, root=root):
-                agent.has_joined(address, root)
+            case Joined() as joined:
+                agent.has_joined(joined)
             case Started(mesh=mesh_id, rank=rank, pid=pid):
                 self._lifecycle.started(mesh_id, rank, pid)
             case Gone(mesh=mesh_id, rank=rank, fate=fate):
-                self._lifecycle.gone(mesh_id, rank, fate)
+                clock = agent.clock
+                self._lifecycle.gone(mesh_id, rank, fate if clock is None else fate.on_root_clock(clock))
             case MeshStopped(mesh=mesh_id):
                 self._lifecycle.stopped_on(agent, self._registry.meshes[mesh_id])
             case Output() as output:
                 self._reports.output(output)
+            case Printed() as printed:
+                self._printed.printed(agent, printed)
             case Pulse() as pulse:
                 self._reports.pulse(pulse)
             case Gathered() as gathered:
@@ -202,8 +209,8 @@ class HostAgents:
                 self._home.serves(agent)
             case Measured() as measured:
                 self._services.measures.received(agent, measured)
-            case Pong(number=number):
-                agent.answered(number)
+            case Pong() as pong:
+                agent.answered(pong)
                 self._pulse.answered(agent)
             case DroppedOfRanks(ranks=ranks):
                 self._reports.dropped(ranks)
@@ -228,6 +235,7 @@ class HostAgents:
         for path in () if agent.machine else (store_path(directory, agent.pid), *sockets):
             with contextlib.suppress(FileNotFoundError):  # it had removed some itself
                 os.unlink(path)
+        self._printed.gone(agent)
         self._home.remove(agent)
         self._services.measures.gone(agent)
         self._lifecycle.lose(agent)

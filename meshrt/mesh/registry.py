@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from meshrt.errors import ProtocolError
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.mesh.agents import AgentLink
@@ -52,6 +53,11 @@ class Registry:
             ended = [mesh_id for mesh_id, mesh in self.meshes.items() if mesh.stopped and mesh.stopped.finished]
             for mesh_id in ended[: max(0, len(ended) - self.KEPT)]:
                 del self.meshes[mesh_id]
+
+    def clock_of(self, mesh_id: str, rank: int) -> HostClock | None:
+        """Return how to read the times of a rank, see `AgentLink.clock`. On the loop."""
+        record = self.meshes.get(mesh_id)
+        return None if record is None else record.agent_of[rank].clock
 
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[HostAddress | None], None]) -> None:
         """Call back when the rank listens, or has ended; with the address of its host, if it is known."""

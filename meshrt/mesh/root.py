@@ -20,6 +20,7 @@ Terminal        what is printed, on a thread of its own              -
 Upkeep          keeps the directories                                run, terminal
 Alarm           failures that the script is told of                  driver, registry
 Services        what plug-ins, ranks and terminals may ask for       run, registry, driver, terminal, loop, alarm
+ReceivedFiles   files of ranks on other machines                     run, services, terminal
 Supervision     who decides on a failure                             registry, services, alarm
 StrayErrors     errors that no caller waits for                      registry, services, supervision, tree
 OverdueAgents   agents that do not answer at an end                  terminal
@@ -58,6 +59,7 @@ from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
+from meshrt.mesh.files import ReceivedFiles
 from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
@@ -83,6 +85,7 @@ from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.store import Store
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.transport.reserve import reserve
+from meshrt.wire.operations import FilePart
 
 __all__ = ["Root"]
 
@@ -126,6 +129,7 @@ class Root:
         self.services = services = Services(
             run.run_id, run.run_directory, registry, driver, terminal, loop, alarm.told_at
         )
+        services.on_report(FilePart, ReceivedFiles(run.run_directory, terminal.announce).take)
         supervision = Supervision(registry, services, alarm)
         StrayErrors(registry, services, supervision, tree)
         overdue = OverdueAgents(terminal.announce)

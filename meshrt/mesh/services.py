@@ -155,7 +155,15 @@ class Services:
 
     def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
         """Take a report of ranks."""
-        self._reports[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
+
+        def take(mesh_id: str, rank: int, body: Body) -> None:
+            said = report.read(body)
+            clock = self._registry.clock_of(mesh_id, rank)
+            if clock is not None and isinstance(said, Data):
+                said = said.on_root_clock(clock)
+            handler(mesh_id, rank, said)
+
+        self._reports[report.name()] = take
 
     def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> asyncio.Future[A]:
         """Run an operation on a rank. It is sent at once. Raises ProtocolError if it is too long."""

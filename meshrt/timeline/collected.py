@@ -10,10 +10,12 @@ from meshrt.selection import Shape
 from meshrt.timeline.operations import Missing, Part, RanksOfMesh, Row
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED
 
-__all__ = ["SCRIPT", "Collected", "RankTrack", "Span"]
+__all__ = ["PIDS", "SCRIPT", "Collected", "RankTrack", "Span"]
 
 #: The rank of the script.
 SCRIPT = -1
+#: The numbers of the processes of one machine differ by less.
+PIDS = 1 << 22
 
 
 class Span(NamedTuple):
@@ -27,7 +29,7 @@ class Span(NamedTuple):
     endpoint: str
     #: The class of the exception that it raised, or "".
     raised: str
-    #: The caller, and the number of the call there; 0: not known.
+    #: The caller (`RankTrack.number`), and the number of the call there; 0: not known.
     caller: int
     call_id: int
     cut: str
@@ -51,6 +53,8 @@ class RankTrack:
     #: Its name for users: ``mesh1 rank 3 (hosts=1, gpus=1)``.
     name: str
     host: str
+    #: Of the process among those of all machines: pids repeat.
+    number: int = 0
     spans: list[Span] = field(default_factory=list)
     #: Calls that ran when it was last asked.
     open: list[Span] = field(default_factory=list)
@@ -64,6 +68,7 @@ class Collected:
     """All processes that were recorded."""
 
     def __init__(self) -> None:
+        #: By `RankTrack.number`.
         self.tracks: dict[int, RankTrack] = {}
         #: Ranks without an answer, by (mesh id, rank): the name of the rank, and why.
         self.without: dict[tuple[str, int], tuple[str, str]] = {}
@@ -80,12 +85,12 @@ class Collected:
     def add(self, mesh_id: str, rank: int, part: Part) -> None:
         """Add a part of one rank."""
         host = self._meshes[mesh_id][2].get(rank, "")
-        self._extend(RankTrack(part.pid, mesh_id, rank, self.name(mesh_id, rank), host), part)
+        self._extend(RankTrack(part.pid, mesh_id, rank, self.name(mesh_id, rank), host, part.process or part.pid), part)
         self.without.pop((mesh_id, rank), None)
 
     def add_script(self, part: Part, name: str) -> None:
         """Add a part of the script."""
-        track = self._extend(RankTrack(part.pid, "", SCRIPT, name, ""), part)
+        track = self._extend(RankTrack(part.pid, "", SCRIPT, name, "", part.process or part.pid), part)
         # Each of its spans is a call that was sent when it began.
         spans = (*track.spans[len(track.spans) - len(part.spans) :], *track.open)
         track.sends.update((span.call_id, (span.begin, span.number)) for span in spans)
@@ -96,9 +101,9 @@ class Collected:
 
     def _extend(self, new: RankTrack, part: Part) -> RankTrack:
         """Add a part to the process that it is of, which is ``new`` with its first part."""
-        track = self.tracks.setdefault(new.pid, new)
-        track.spans += [_span(row, part.texts) for row in part.spans]
-        track.open = [_span(row, part.texts) for row in part.open]
+        track = self.tracks.setdefault(new.number, new)
+        track.spans += [_span(row, part) for row in part.spans]
+        track.open = [_span(row, part) for row in part.open]
         track.sends.update((call_id, (when, number)) for call_id, when, number in part.sends)
         track.threads.update(part.threads)
         track.dropped = part.dropped
@@ -119,6 +124,9 @@ class Collected:
         return f"{name} rank {rank}" + (f" ({coordinates})" if coordinates else "")
 
 
-def _span(row: Row, texts: Sequence[str]) -> Span:
+def _span(row: Row, part: Part) -> Span:
     number, begin, end, thread, actor, endpoint, raised, caller, call_id, cut = row
+    texts = part.texts
+    if caller < PIDS:  # of the same machine
+        caller = caller and part.process - part.process % PIDS + caller
     return Span(number, begin, end, thread, texts[actor], texts[endpoint], texts[raised], caller, call_id, _CUT[cut])

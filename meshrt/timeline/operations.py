@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from msgspec.structs import replace
+
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.operations import Data, GroupedOperation, Nothing, Operation
 
 __all__ = [
@@ -39,7 +42,8 @@ class Row(NamedTuple):
         begin, end: Monotonic ns.
         thread: Id of the thread.
         actor, endpoint, raised: Indices into ``Part.texts``; the last one is the class of the exception, or "".
-        caller, call_id: The process that has called, and the number of the call there; 0: not known.
+        caller, call_id: The process that has called (`meshrt.transport.link.Link.caller`), and the number of the call
+            there; 0: not known.
         cut: Which ends are missing: `meshrt.timeline.recorder.BEGUN_BEFORE`, `meshrt.timeline.recorder.NOT_ENDED`.
     """
 
@@ -53,6 +57,10 @@ class Row(NamedTuple):
     caller: int
     call_id: int
     cut: int
+
+    def on_root_clock(self, clock: HostClock) -> Row:
+        """Return the same with the times on the root's clock."""
+        return self._replace(begin=clock.time(self.begin), end=clock.time(self.end))
 
 
 class Sent(NamedTuple):
@@ -75,6 +83,7 @@ class Part(Data, frozen=True):
         threads: Id and name.
         dropped: Number of runs that were pushed out so far.
         more: Whether to ask again at once.
+        process: Number of the process among those of all machines (`meshrt.wire.handshake.Identity`); 0: not known.
     """
 
     part: int
@@ -86,6 +95,13 @@ class Part(Data, frozen=True):
     threads: Sequence[tuple[int, str]]
     dropped: int
     more: bool
+    process: int = 0
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """See `meshrt.hooks.operations.Data`."""
+        spans, runs = [[row.on_root_clock(clock) for row in rows] for rows in (self.spans, self.open)]
+        sends = [send._replace(when=clock.time(send.when)) for send in self.sends]
+        return replace(self, spans=spans, open=runs, sends=sends)
 
 
 class Missing(NamedTuple):

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.timeline.operations import Part, Row, Sent
+from meshrt.transport.process import current_runtime, has_runtime
 
 __all__ = ["BEGUN_BEFORE", "CAPACITY", "NOT_ENDED", "Recorder"]
 
@@ -190,6 +191,7 @@ class Recorder:
             threads=list(self._threads.copy().items()),
             dropped=self._last - self._taken,
             more=bool(self._spans or self._sends),
+            process=current_runtime().store.identity().number if has_runtime() else 0,
         )
 
 

@@ -109,6 +109,11 @@ class Link:
         return self._peer
 
     @property
+    def caller(self) -> int:
+        """The process at the other end: its pid, or on another machine its number, as it says (`Identity.number`)."""
+        return self.peer or self.client.number
+
+    @property
     def pending(self) -> bool:
         """Whether there is something to read that the kernel does not know of."""
         return False

@@ -100,6 +100,11 @@ class Identity(NamedTuple):
     agent_pid: int
     pid: int
 
+    @property
+    def number(self) -> int:
+        """A number of the process among those of all machines, below 2**53; its lowest 22 bits are the pid."""
+        return (self.machine % (1 << 31)) << 22 | self.pid
+
     @classmethod
     def unpack(cls, data: bytes) -> Identity:
         """Inverse of `pack`."""

@@ -6,9 +6,13 @@ rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Self
+
+import msgspec
 
 from meshrt.errors import RemoteException
+from meshrt.hooks.clock import HostClock
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
 from meshrt.wire.addresses import HostAddress, Port
@@ -23,6 +27,7 @@ __all__ = [
     "Cut",
     "CutOff",
     "Ended",
+    "FilePart",
     "Held",
     "Hold",
     "Initialized",
@@ -210,6 +215,32 @@ class Unhandled(Report, frozen=True, tag="unhandled"):
     when: int
     said: bool = False
     at: Address | None = None
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """See `Data`."""
+        return msgspec.structs.replace(self, when=clock.time(self.when))
+
+
+class FilePart(Report, frozen=True, tag="file.part"):
+    """A part of a file that a rank of another machine leaves for the user: the root writes it, after the last part.
+
+    Attributes:
+        file: In the run directory: a name, or ``post-mortem/`` and a name.
+        more: Further parts follow.
+    """
+
+    SIZE: ClassVar[int] = 256 << 10
+
+    file: str
+    data: bytes
+    more: bool = False
+
+    @classmethod
+    def parts(cls, file: str, data: bytes) -> Iterator[FilePart]:
+        """Yield the parts of a file."""
+        for start in range(0, max(1, len(data)), cls.SIZE):
+            end = start + cls.SIZE
+            yield cls(file, data[start:end], end < len(data))
 
 
 class CutOff(Report, frozen=True, tag="cut"):

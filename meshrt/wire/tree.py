@@ -43,6 +43,7 @@ __all__ = [
     "Hint",
     "Invited",
     "Joined",
+    "Kept",
     "Later",
     "LeaveGather",
     "Measure",
@@ -51,6 +52,7 @@ __all__ = [
     "Output",
     "Ping",
     "Pong",
+    "Printed",
     "Pulse",
     "Refusal",
     "Request",
@@ -117,9 +119,10 @@ class Event(Message, frozen=True, tag="ev"):
 
 
 class Ping(Message, frozen=True, tag="ping"):
-    """Is answered with a `Pong` of the same number."""
+    """Is answered with a `Pong` of the same number and time; ``at``: when it is sent, monotonic ns of the root."""
 
     number: int = 0
+    at: int = 0
 
 
 class End(Message, frozen=True, tag="end"):
@@ -145,9 +148,12 @@ class Certified(Message, frozen=True, tag="certified"):
 
 
 class Pong(Message, frozen=True, tag="pong"):
-    """The answer to a `Ping`."""
+    """The answer to a `Ping`. ``clock``, ``wall``: the time on the clocks of an agent: monotonic ns, epoch seconds."""
 
     number: int = 0
+    at: int = 0
+    clock: int = 0
+    wall: float = 0.0
 
 
 class Hint(Message, frozen=True, tag="hint"):
@@ -282,6 +288,12 @@ class Dial(Message, frozen=True, tag="dial"):
     name: str
 
 
+class Kept(Message, frozen=True, tag="kept"):
+    """Output of ranks was written: the sum of `Printed.cost`."""
+
+    cost: int
+
+
 # ---- agent to root
 
 
@@ -316,6 +328,26 @@ class Output(Message, frozen=True, tag="output"):
     lines: Sequence[tuple[str, str]]
 
 
+class Printed(Message, frozen=True, tag="printed"):
+    """Lines that a rank on another machine than the root's has printed, with the marks of their actors.
+
+    The root writes them to the file, and confirms that (`Kept`). ``left_out``: how many lines are missing before them;
+    ``done``: the rank has ended.
+    """
+
+    mesh: str
+    rank: int
+    err: bool
+    data: bytes
+    left_out: int = 0
+    done: bool = False
+
+    @property
+    def cost(self) -> int:
+        """What is confirmed: its bytes, and those of the message."""
+        return len(self.data) + 256
+
+
 class Pulse(Message, frozen=True, tag="pulse"):
     """A rank ceases to answer (``stopped`` by a signal, ``busy`` in C code; its stack), or answers again."""
 
@@ -337,10 +369,14 @@ class Gathered(Message, frozen=True, tag="gathered"):
 class Joined(Message, frozen=True, tag="joined"):
     """Where the processes of an agent listen, now that its port is open: it is ready to start ranks.
 
-    ``root``: where it reaches the root; None: it is on the same machine.
+    Attributes:
+        clock, wall: As in `Pong`.
+        root: Where it reaches the root; None: it is on the same machine.
     """
 
     address: HostAddress
+    clock: int
+    wall: float
     root: Port | None = None
 
 
@@ -372,22 +408,9 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End | Certified
-FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial | Code
-FromAgent = (
-    Joined
-    | Started
-    | Gone
-    | MeshStopped
-    | Output
-    | Pulse
-    | Gathered
-    | Serves
-    | Measured
-    | Pong
-    | Warn
-    | DroppedOfRanks
-    | AskCode
-)
+FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial | Code | Kept
+_OfAgent = Joined | Serves | MeshStopped | Gathered | Measured | Pong | Warn | AskCode
+FromAgent = _OfAgent | Started | Gone | Output | Printed | Pulse | DroppedOfRanks
 ToTerminal = Answer | Refusal | Event
 
 INVITED: Catalogue[Invited] = Catalogue(Invited)

@@ -1,7 +1,8 @@
 """Programs in which one rank fails, and others because it did: is the right one named?
 
 ``python -m tests.faults.root_causes [--runs N] [--seed S]`` runs them and prints the counts. Every run is made from its
-own seed: who fails and how, who follows after how long and how, and whose wall clock is wrong.
+own seed: who fails and how, who follows after how long and how, and whose wall clock is wrong. With ``AGENTS`` in the
+environment (`tests.cluster.conftest`) the ranks are on two machines.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import json
 import os
 import random
 import signal
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import meshrt
-from meshrt import Actor, current_rank, endpoint, proc_mesh
+from meshrt import Actor, ActorMesh, CommandEngine, ProcMesh, current_rank, endpoint, proc_mesh
 from meshrt.failure.causes import judge
 from meshrt.failure.files import files_of, read
 from meshrt.mesh.program import start_root
@@ -37,6 +39,8 @@ VICTIMS = ("eof", "chained", "own words", "exit", "abort", "call", "waits")
 #: Victims of which nothing speaks for it that they are some.
 _MUTE = ("own words", "exit", "abort")
 LONG = 30.0
+#: Of two machines: their names, and what the commands of their agents begin with.
+_AGENTS: dict[str, list[str]] = json.loads(os.environ.get("AGENTS", "{}"))
 
 
 @dataclass(frozen=True)
@@ -82,19 +86,25 @@ class Peer(Actor):
         time.time_ns = lambda: now() + int(ahead * 1e9)
 
     @endpoint
-    def listen(self) -> None:
-        if self.rank == self.scenario.cause:
+    def listen(self) -> Any:
+        """The one that will fail returns its address."""
+        if self.rank != self.scenario.cause:
+            return None
+        if _AGENTS:
+            self.listener = socket.create_server((socket.gethostbyname(socket.gethostname()), 0))
+        else:
             self.listener = socket.socket(socket.AF_UNIX)
             self.listener.bind(self.path)
             self.listener.listen()
+        return self.listener.getsockname()
 
     @endpoint
-    def connect(self) -> None:
+    def connect(self, address: Any) -> None:
         if self.rank == self.scenario.cause:
             self.connections = [self.listener.accept()[0] for _ in self.scenario.victims]
         else:
-            self.connections = [socket.socket(socket.AF_UNIX)]
-            self.connections[0].connect(self.path)
+            self.connections = [socket.socket(socket.AF_INET if _AGENTS else socket.AF_UNIX)]
+            self.connections[0].connect(address)
 
     @endpoint
     def work(self, peers: Any) -> None:
@@ -166,8 +176,21 @@ class Peer(Actor):
         if how == "abort":
             os.abort()
         if how == "call":
-            peers.slice(n=self.scenario.cause).listen.call_one().get(0.5)
+            one(peers, self.scenario.cause).listen.call_one().get(0.5)
         raise EOFError(f"received {received!r}")
+
+
+def make_mesh() -> ProcMesh:
+    """Make the mesh: on this machine, or on two others."""
+    if not _AGENTS:
+        return proc_mesh(n=RANKS)
+    engine = CommandEngine(tuple(_AGENTS), tuple(map(tuple, _AGENTS.values())))
+    return proc_mesh(hosts=2, n=RANKS // 2, engine=engine)
+
+
+def one(peers: ActorMesh[Peer], rank: int) -> ActorMesh[Peer]:
+    """Return one rank."""
+    return peers.slice(hosts=rank // 2, n=rank % 2) if _AGENTS else peers.slice(n=rank)
 
 
 @dataclass(frozen=True)
@@ -186,15 +209,15 @@ class Outcome:
 def run(scenario: Scenario) -> Outcome:
     """Run the program in this process, and look at the file that it leaves."""
     folder = tempfile.mkdtemp(prefix="c-")
-    mesh = proc_mesh(n=RANKS)
+    mesh = make_mesh()
     directory = Path(start_root().run.run_directory)
     peers = mesh.spawn("peer", Peer, folder, scenario)
-    peers.listen.call().get(LONG)
-    peers.connect.call().get(LONG)
+    (address,) = filter(None, peers.listen.call().get(LONG).values())
+    peers.connect.call(address).get(LONG)
     try:
         with mesh:
             # Every rank is waited for by itself, as by a program that goes on as long as it can.
-            calls = [peers.slice(n=rank).work.call_one(peers) for rank in range(RANKS)]
+            calls = [one(peers, rank).work.call_one(peers) for rank in range(RANKS)]
             waits = {rank for rank, (how, _) in scenario.victims.items() if how == "waits"}
             errors = [call.exception(LONG) for rank, call in enumerate(calls) if rank not in waits]
             raise next(error for error in errors if error is not None)

@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 
 import msgspec
 
-from meshrt.debug.dumpfile import SCHEMA, Dump, DumpedError, DumpedFrame, LinkedError, write_dump
+from meshrt.debug.dumpfile import SCHEMA, Dump, DumpedError, DumpedFrame, LinkedError
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
@@ -64,10 +64,9 @@ class Dumper:
         services = self._services
         actor = re.sub(r"[^\w.-]+", "_", call.actor)[:80]
         name = f"{services.mesh_name}-{call.mesh_id}.{call.rank}-{actor}-{number}.json"
-        path = Path(services.run_directory) / "post-mortem" / name
         try:
             text = to_text(SCHEMA.document(msgspec.to_builtins(self._document(call, exception))), default=safe_text)
-            write_dump(path, text)
+            path = services.keep_file(f"post-mortem/{name}", text)
         except BaseException as error:  # an error here must not replace the program's own exception
             self._say_failed(error)
             return None

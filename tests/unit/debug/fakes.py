@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from meshrt.debug.rank.debugger import RankDebugger
 from meshrt.debug.rank_operations import Input
 from meshrt.hooks.facts import ActorState, Body, EndpointCall, Wait, Workload
 from meshrt.hooks.operations import Answers, Operation, Report, Served, body_of, server
+from meshrt.transport.writing import write_atomic
 
 WAIT = 10.0
 
@@ -39,6 +41,7 @@ class FakeRankServices:
         self.pid = 100 + rank
         self.host_name = "node1"
         self.run_directory = ""
+        self.elsewhere = False
         self.operations: dict[str, Callable[[Body], Body | None]] = {}
         self.events: queue.Queue[tuple[str, Body]] = queue.Queue()
         self.held = 0
@@ -55,6 +58,12 @@ class FakeRankServices:
             ActorState(call.actor, ident, call, None, instance=self.instances.get(call.actor))
             for ident, call in list(self.calls.items())
         ]
+
+    def keep_file(self, name: str, text: str, *, durable: bool = False) -> Path:
+        path = Path(self.run_directory) / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomic(path, text, durable=durable)
+        return path
 
     def workload(self) -> list[Workload]:
         return []

@@ -227,3 +227,38 @@ def test_whatever_failed_there_is_a_verdict_that_does_not_depend_on_the_order(
     assert bool(verdict.roots or verdict.unknown) is bool(records)
     # Everything is a root, a victim, or both candidates and victims of nobody.
     assert len(verdict.roots) + len(verdict.causes) == len(records)
+
+
+# -- failures on several machines, whose clocks are compared within an error
+
+
+def test_of_two_machines_times_within_the_error_of_their_clocks_are_ambiguous_and_the_reason_is_told() -> None:
+    first = raised(1, 10)
+    other = raised(2, 12, "KeyError", "k", clock="n2", clock_error=3 * MS)
+    verdict = judge([first, other])
+    assert verdict.ambiguous and verdict.roots == (first, other)
+    words = "nothing tells which came first: the clocks of their hosts are compared to within 3 ms only"
+    assert verdict.certainty == words
+    surely = judge([first, raised(2, 14, "KeyError", "k", clock="n2", clock_error=3 * MS)])
+    assert (surely.roots, surely.certainty) == ((first,), "the first by time")
+
+
+def test_times_of_one_machine_are_compared_exactly() -> None:
+    first = raised(1, 10, clock="n2", clock_error=50 * MS)
+    other = raised(2, 12, "KeyError", "k", clock="n2", clock_error=50 * MS)
+    assert judge([other, first]).roots == (first,)
+
+
+def test_a_consequence_on_another_machine_may_seem_to_come_first() -> None:
+    cause = death(1, 12, clock="n1", clock_error=3 * MS)
+    victim = raised(2, 10, "EOFError", clock="n2", clock_error=3 * MS)
+    verdict = judge([victim, cause])
+    assert verdict.roots == (cause,)
+    assert judge([victim, death(1, 17, clock="n1", clock_error=3 * MS)]).roots == (victim,)
+
+
+def test_a_failure_on_another_machine_that_was_told_before_the_call() -> None:
+    before = raised(1, 10, clock="n2", clock_error=3 * MS)
+    now = raised(2, 40, "KeyError", "k")
+    assert judge([before, now], since=14 * MS).roots == (now,)
+    assert before in judge([before, now], since=12 * MS).roots

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.failure.incident import Incident
-from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Recorded, Reference
+from meshrt.hooks.clock import HostClock
+from meshrt.hooks.fate import Fate
 from meshrt.inspect.merged import MergedStacks
 from tests.unit.failure.records import death, incident, raised
 
@@ -63,3 +65,12 @@ def test_what_is_of_the_wrong_type_has_its_default(plain: dict[str, Any]) -> Non
     assert isinstance(record.exception, ExceptionFacts | None)
     assert all(type(index) is int for index in record.coordinates.values())
     assert all(type(line) is str for line in (record.fate.log_tail if record.fate else ()))
+
+
+def test_times_of_another_machine_are_converted_where_they_come_in() -> None:
+    clock = HostClock("n2", -1000, 7, 2.0)
+    record = Recorded(FailureRecord(low=5000, high=6000, time=100.0)).on_root_clock(clock).record
+    assert (record.low, record.high, record.clock, record.clock_error, record.time) == (4000, 5000, "n2", 7, 102.0)
+    fate = Fate("died", low=5000, high=6000).on_root_clock(clock)
+    assert (fate.low, fate.high, fate.clock, fate.clock_error) == (4000, 5000, "n2", 7)
+    assert FailureRecord.from_plain(record.to_plain()) == record

@@ -87,7 +87,7 @@ def test_no_text_of_it_shows_the_secret() -> None:
     secret = Secret(plain)
     env = {"API_TOKEN": "hidden"}
     births = [
-        Birth("m", "mesh", 0, [], [], env, "run", HostAddress(1, 1, b"/d"), each, "host", [], 2, -1, "/r", [])
+        Birth("m", "mesh", 0, [], [], env, "run", HostAddress(1, 1, b"/d"), each, "host", [], 2, -1, "/r", "", [])
         for each in (plain, secret)
     ]
     for text in (repr(births), str(births[0]), f"{secret} {secret!r} {secret!s}", str([secret])):

@@ -33,13 +33,18 @@ class Process:
         monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: self.limits.append(limits[0]))
         monkeypatch.setattr(module, "private", lambda _pid: self.used)
         monkeypatch.setattr(module, "RuntimeThread", self._thread)
-        monkeypatch.setattr(module, "write", lambda _path, _document: self.while_it_writes())
+        monkeypatch.setattr(module, "plain", lambda _document: {})
         monkeypatch.setattr(Limit, "_document", lambda *_asked: None)
-        facts = {"pid": 7, "mesh_name": "m", "mesh_id": "id", "rank": 0, "run_directory": str(directory)}
+        facts = {"pid": 7, "mesh_name": "m", "mesh_id": "id", "rank": 0, "keep_file": self._keep_file}
         Limit(cast(RankServices, SimpleNamespace(**facts)), COUNT)
 
     def _thread(self, *, target: Callable[..., None], args: tuple[Any, ...], **_more: Any) -> Any:
         return SimpleNamespace(start=lambda: self.threads.append(lambda: target(*args)))
+
+    def _keep_file(self, name: str, _text: str, *, durable: bool) -> Path:
+        assert durable
+        self.while_it_writes()
+        return Path(name)
 
     def pulse(self) -> None:
         hooks.pulse[0]()

@@ -63,6 +63,7 @@ class FakeAgent:
         self.alive_at = self.gone_at = 0
         self.pid = 4711
         self.machine = 0
+        self.clock = None
         self.why = ""
         self.where = self.address = HostAddress(1, 4711, b"/d")
         self.output = SimpleNamespace(tail=())

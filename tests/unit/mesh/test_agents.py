@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ import uvloop
 
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.agents import AgentLink, AgentPulse
+from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import Message, control_frame
-from meshrt.wire.tree import Ping, Pong
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.tree import FROM_ROOT, Joined, Ping, Pong
 from tests.support.agents import an_agent
 from tests.support.control import raw_frame
 from tests.support.loops import ManualLoop
@@ -59,7 +62,7 @@ class Agent:
         return True
 
     def send(self, message: Message) -> None:
-        assert message == Ping()
+        assert isinstance(message, Ping)
         self.asked += 1
         if self.answers:
             self.pulse.answered(self)  # type: ignore[arg-type]
@@ -211,3 +214,32 @@ def test_an_agent_that_says_what_none_may_say_is_ended(
         loop.readable()
     assert (killed, gone, len(heard)) == ([True], [link], 2)
     assert expected in caplog.text
+
+
+def test_the_clock_of_another_machine_is_known_when_its_agent_has_joined_and_it_lived_when_it_was_asked() -> None:
+    ours, theirs = socket.socketpair()
+    link = AgentLink(an_agent(ours, machine=7), lambda *_: None, lambda *_: None, lambda _: None, print)
+    apart = 86_400 * 10**9
+    begun = time.monotonic_ns()
+    address = HostAddress(7, 3, b"/d", ())
+    link.has_joined(Joined(address, time.monotonic_ns() + apart, time.time() + 5))
+    asked = [FROM_ROOT.decode(frame.payload) for frame in control_decoder().receive_data(theirs.recv(1 << 16))]
+    assert isinstance(asked[0], Ping) and asked[0].at >= begun
+    link.answered(Pong(asked[0].number, asked[0].at, time.monotonic_ns() + apart, time.time() + 5))
+    clock = link.clock
+    assert clock is not None and clock.host == "7" and link.address == address and link.joined.is_set()
+    assert abs(clock.offset + apart) <= clock.error < 10**9 and abs(clock.wall + 5) < 1
+    assert link.alive_at == asked[0].at
+    link.look()
+    assert link.alive_at == asked[0].at, "only an answer tells that it lives"
+    link.close()
+    theirs.close()
+
+
+def test_the_clock_of_this_machine_needs_no_conversion() -> None:
+    ours, theirs = socket.socketpair()
+    link = AgentLink(an_agent(ours), lambda *_: None, lambda *_: None, lambda _: None, print)
+    link.answered(Pong(0, time.monotonic_ns(), time.monotonic_ns() + 5, 0.0))
+    assert link.clock is None
+    link.close()
+    theirs.close()

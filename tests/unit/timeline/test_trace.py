@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshrt.hooks.clock import HostClock
 from meshrt.selection import Shape
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.operations import Part, RanksOfMesh, Row, Sent
@@ -101,3 +102,23 @@ def test_bars_of_one_lane_never_overlap(spans: list[tuple[int, int, int]]) -> No
     for bars in lanes.values():
         ordered = sorted(bars)
         assert all(end <= begin + 1e-9 for (_, end), (begin, _) in itertools.pairwise(ordered))
+
+
+def test_processes_of_two_machines_may_have_one_pid() -> None:
+    made = collected()
+    here, there = 5 << 22, 6 << 22
+    made.add("m", 0, part(17, [row(1, 1000, 4000)], sends=[Sent(7, 1500, 1)], process=here | 17))
+    called = [row(1, 2000, 3000, LEAF, caller=here | 17, call_id=7), row(2, 3000, 3500, LEAF, caller=17, call_id=7)]
+    made.add("m", 1, part(17, called, process=there | 17))
+    found = events(made)
+    assert {event["pid"] for event in found["X"]} == {here | 17, there | 17}
+    [start], [end] = found["s"], found["f"]
+    assert (start["pid"], end["pid"], end["ts"]) == (here | 17, there | 17, 1.0)
+    assert {event["args"]["caller"] for event in found["X"] if "caller" in event["args"]} == {17}
+
+
+def test_times_of_another_machine_are_converted() -> None:
+    clock = HostClock("n2", 1000, 5)
+    made = part(17, [row(1, 2000, 3000)], open=[row(2, 2500, 2600)], sends=[Sent(7, 2100, 1)]).on_root_clock(clock)
+    assert [(each.begin, each.end) for each in (*made.spans, *made.open)] == [(3000, 4000), (3500, 3600)]
+    assert made.sends == [Sent(7, 3100, 1)]
