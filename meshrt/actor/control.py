@@ -23,7 +23,6 @@ from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
 from meshrt.hooks.table import hooks
-from meshrt.store.machine import be_apart
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
@@ -298,7 +297,6 @@ class ControlThread:
                     self._entrance.read_now()  # what callers have sent was sent before this
                 self._on_stop(drain, why)
             case Certified(certificate=certificate):
-                be_apart()
                 self.certificate = Certificate(*certificate)
             case unknown:
                 assert_never(unknown)

@@ -42,7 +42,8 @@ from meshrt.host.sending import OutputQueue
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
-from meshrt.store.machine import be_apart, be_machine, machine_of
+from meshrt.store.chain import StoreName
+from meshrt.store.machine import be_machine, machine_of
 from meshrt.store.server import StoreServer
 from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.link import Link
@@ -76,6 +77,8 @@ from meshrt.wire.tree import (
     Joined,
     Kept,
     LeaveGather,
+    Locate,
+    Located,
     Measure,
     MeshStopped,
     Ping,
@@ -231,6 +234,9 @@ class Agent:
                     self._code.answered(code)
             case Kept(cost=cost):
                 self._output.kept(cost)
+            case Located(machine=machine, agent_pid=pid, address=address):
+                if self._store is not None:
+                    self._store.located(StoreName(machine, pid), address)
             case unknown:
                 assert_never(unknown)
 
@@ -279,9 +285,10 @@ class Agent:
     def _be_certified(self, certificate: Certificate) -> None:
         """The program has several machines: open the port of this one, for its ranks. A no-op the second time."""
         program = self._described
-        if program.certificate is None:
-            be_apart()
-            self._doors = Doors(self._selector, self._children, self._pid, program.secret, self._later)
+        store = self._store
+        if program.certificate is None and store is not None:
+            store.be_certified(certificate, lambda host: self._root.tell(Locate(*host)))
+            self._doors = Doors(self._selector, self._children, self._pid, program.secret, store.admit, self._later)
             address = program.address._replace(ports=self._doors.ports)
             self._program = program = replace(program, address=address, certificate=certificate)
             for child in self._children.values():

@@ -13,6 +13,7 @@ from pathlib import Path
 from meshrt.files import RUNTIME_FILES
 from meshrt.host.child import Birth, Child
 from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.store.dialling import STORE
 from meshrt.store.machine import machine_of
 from meshrt.transport import directories
 from meshrt.transport.acceptor import SelectorReaders
@@ -40,6 +41,7 @@ class Doors:
         children: The ranks of the agent.
         pid: Of the agent.
         secret: The port proves that it has it.
+        store: Takes the connections that ask for the store of this host.
         later: Calls a function after some seconds, on that thread.
 
     Attributes:
@@ -55,6 +57,7 @@ class Doors:
         children: Mapping[Address, Child],
         pid: int,
         secret: Secret,
+        store: Callable[[socket.socket], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         listener, ports = listen()
@@ -63,10 +66,14 @@ class Doors:
         self._children = children
         self._name = host_name(machine_of(pid), pid)
         self._secret = secret
+        self._store = store
         self._port = DataPort(SelectorReaders(selector), listener, self._give, later)
 
     def _give(self, name: str, sock: socket.socket) -> None:
-        """Pass a connection on to the rank that it asks for, or close it: the peer dials again, if it may."""
+        """Pass a connection on to the process that it asks for, or close it: the peer dials again, if it may."""
+        if name == STORE:
+            self._store(sock)
+            return
         with sock, contextlib.suppress(OSError):
             if name.startswith(self._name):
                 sock.send(host_proof(self._secret, name))

@@ -11,11 +11,12 @@ from meshrt.actor.errors import why_ended
 from meshrt.errors import UsageError
 from meshrt.mesh.call import MeshCall, OneCall, StreamCall, broadcast, send_call, send_stop
 from meshrt.mesh.future import Future
-from meshrt.mesh.room import on_event_loop, positions_with_room, wait_ready
+from meshrt.mesh.room import positions_with_room, wait_ready
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import MeshTrait, Shape
 from meshrt.transport.process import current_runtime
+from meshrt.transport.threads import on_event_loop
 from meshrt.wire.addresses import MeshAddress
 
 __all__ = ["ActorMesh", "Endpoint", "reserved_names"]

@@ -24,7 +24,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.hooks.table import hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
-from meshrt.mesh.room import on_event_loop, refuse_if_busy
+from meshrt.mesh.room import refuse_if_busy
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.store.lease import Lease
@@ -35,6 +35,7 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.link import kept
 from meshrt.transport.outlink import Loss, OutLink, Receiver
 from meshrt.transport.process import ProcessRuntime, current_runtime
+from meshrt.transport.threads import on_event_loop
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.errors import error_from_wire, failure_of

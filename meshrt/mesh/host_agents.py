@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -30,7 +32,7 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.protocol import store_path
-from meshrt.wire.addresses import socket_path
+from meshrt.wire.addresses import HostAddress, socket_path
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.code import AskCode
 from meshrt.wire.control import Address
@@ -43,6 +45,8 @@ from meshrt.wire.tree import (
     Gone,
     Hello,
     Joined,
+    Locate,
+    Located,
     Measured,
     MeshStopped,
     Output,
@@ -105,6 +109,8 @@ class HostAgents:
         self._relays = relays
         self._code = CodeServer()
         self._printed = PrintedElsewhere(run.run_directory, run.limits.logs, registry, reports, terminal.announce)
+        home.on_wanted.append(self._start_home)
+        services.measures.others.append(home.without_ranks)
         loop.post(lambda: self._pulse.start(loop.running))
         loop.on_end.append(self._close)
         loop.on_end.append(self._code.close)
@@ -128,6 +134,18 @@ class HostAgents:
             agent.certify(certificate)
         for agent in closed:
             agent.joined.wait(_OPEN)  # one that a signal has stopped opens it when it goes on
+
+    def _start_home(self) -> None:
+        """Start an agent on this machine that has no ranks. Any thread; waits for nothing."""
+        threading.Thread(target=self._place_home, name="meshrt-home", daemon=True).start()
+
+    def _place_home(self) -> None:
+        try:
+            self.of(None, Request(None, 0))
+        except Exception as error:
+            text = f"no host agent can be started on this machine, which large arrays for others need: {error}"
+            logging.getLogger("meshrt").warning(text)
+            self._loop.post(self._home.failed)
 
     def all(self) -> list[AgentLink]:
         """Return those that have not ended."""
@@ -218,8 +236,29 @@ class HostAgents:
                 self._code.ask(question, agent.send)
             case Warn(text=text):
                 self._terminal.announce(text)
+            case Locate() as question:
+                self._locate(agent, question)
             case unknown:
                 assert_never(unknown)
+
+    def _locate(self, agent: AgentLink, question: Locate) -> None:
+        """An agent asks where the store of another host listens."""
+        if question.agent_pid:
+            agent.send(
+                Located(question.machine, question.agent_pid, self._address_of(question.machine, question.agent_pid))
+            )
+        else:  # that of the script, which has not been needed so far
+            self._home.want(
+                lambda: agent.send(
+                    Located(
+                        question.machine, question.agent_pid, self._address_of(question.machine, self._home.agent(0.0))
+                    )
+                )
+            )
+
+    def _address_of(self, machine: int, agent_pid: int) -> HostAddress | None:
+        found = (agent.address for agent in self.all() if not agent.gone and agent.address is not None)
+        return next((each for each in found if each[:2] == (machine, agent_pid)), None)
 
     def _on_rank(self, address: Address, message: FromRank) -> None:
         if isinstance(message, Event) and message.ev == "failure.record":

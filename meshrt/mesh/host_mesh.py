@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from meshrt.actor.errors import why_ended
 from meshrt.errors import UsageError
 from meshrt.mesh.future import Future
-from meshrt.mesh.room import on_event_loop
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem
 from meshrt.selection import MeshTrait, Shape, Slice
+from meshrt.transport.threads import on_event_loop
 
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine

@@ -23,7 +23,7 @@ from meshrt.mesh.engine import Arrival
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
 from meshrt.mesh.run import Run
-from meshrt.store.machine import be_apart, machine_of
+from meshrt.store.machine import machine_of
 from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dataport import DataPort, listen
 from meshrt.transport.entrance import Entrance
@@ -204,7 +204,6 @@ class Invitations:
         if self._run.certificate is None:
             listener, self._run.ports = listen(port)
             self._run.certificate = make_certificate()
-            be_apart()
             self._loop.post(functools.partial(self._serve, listener))
             self._loop.begin()  # the first mesh waits for its agents before it begins the loop
         return self._run.certificate
@@ -241,7 +240,6 @@ class Invitations:
     def _serve(self, listener: socket.socket) -> None:
         self._entrance = self._make_entrance(self._run.secret, self._let_in, self._expects)
         port = DataPort(self._loop.running, listener, self._give, self._loop.call_later)
-        self._loop.on_end.append(functools.partial(be_apart, False))  # another program may follow in this process
         self._loop.on_end.append(port.close)
         self._loop.on_end.append(self._entrance.close)
 

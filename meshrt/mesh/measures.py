@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,9 +33,13 @@ class Measures:
 
     Args:
         registry: The meshes.
+
+    Attributes:
+        others: Return agents without ranks that are to be asked, too: they may have shared memory.
     """
 
     def __init__(self, registry: Registry) -> None:
+        self.others: list[Callable[[], Sequence[AgentLink]]] = []
         self._registry = registry
         self._questions: PendingTable[_Question] = PendingTable()
 
@@ -56,6 +60,10 @@ class Measures:
             for rank in ranks:
                 if record is not None and rank not in record.fates:
                     shares.setdefault(record.agent_of[rank], {}).setdefault(mesh_id, []).append(rank)
+        if not work:
+            for others in self.others:
+                for agent in others():
+                    shares.setdefault(agent, {})
         asked = {agent for agent in shares if not (agent.gone or agent.full)}
         question = _Question(set(asked), asyncio.get_running_loop().create_future())
         number = self._questions.add(question)

@@ -20,12 +20,12 @@ from meshrt.mesh.future import Future, done
 from meshrt.mesh.host_mesh import HostMesh, Hosts, first_ranks, grace_of
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
-from meshrt.mesh.room import on_event_loop
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_watchdog, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape, Slice
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime, has_runtime
+from meshrt.transport.threads import on_event_loop
 from meshrt.wire import codec
 from meshrt.wire.addresses import MeshAddress
 

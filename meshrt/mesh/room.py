@@ -7,7 +7,6 @@ or sent; and a task waits by itself (`wait_ready`), until so little is queued th
 
 from __future__ import annotations
 
-import sys
 import weakref
 from typing import TYPE_CHECKING
 
@@ -18,17 +17,12 @@ from meshrt.mesh.target import Target
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime
 from meshrt.transport.queues import LOOP_LIMIT
+from meshrt.transport.threads import on_event_loop
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["on_event_loop", "positions_with_room", "refuse_if_busy", "wait_ready"]
-
-
-def on_event_loop() -> bool:
-    """Whether this thread runs an event loop now."""
-    asyncio_events = sys.modules.get("asyncio.events")
-    return asyncio_events is not None and asyncio_events._get_running_loop() is not None
+__all__ = ["positions_with_room", "refuse_if_busy", "wait_ready"]
 
 
 def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.hostlinks import HostLink, HostLinks, Lost
 from meshrt.store.lease import Loan
-from meshrt.store.messages import Delivered, Full, Host, Imported, Offer, Silent, TakeBack, ToStore
+from meshrt.store.messages import Delivered, Full, Host, Imported, Offer, Piece, Silent, TakeBack, ToStore
 from meshrt.wire.errors import why_of
 from meshrt.wire.tree import Later, Refusal
 
@@ -120,7 +120,7 @@ class Deliveries:
             if delivery in self._open:
                 delivery.answer(Later(delivery.number))
 
-    def _told(self, delivery: _Delivery, offer: _Offer, message: ToStore | Lost) -> None:
+    def _told(self, delivery: _Delivery, offer: _Offer, message: ToStore | Piece | Lost) -> None:
         offer.heard = time.monotonic()
         match message:
             case Later():
@@ -155,7 +155,7 @@ class Deliveries:
             offer.link.asked.replace(number, functools.partial(self._late, offer, number))
         offer.asked.clear()
 
-    def _late(self, offer: _Offer, number: int, message: ToStore | Lost) -> None:
+    def _late(self, offer: _Offer, number: int, message: ToStore | Piece | Lost) -> None:
         if isinstance(message, Imported):
             self.recall([message.loan.segment], [offer.host])
         if not isinstance(message, Later):

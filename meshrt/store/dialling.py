@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import select
 import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from meshrt.errors import ProtocolError, ReferenceLost
 from meshrt.store.messages import TO_PROCESS, ToProcess
 from meshrt.store.protocol import DescriptorStream, Incoming
-from meshrt.transport.link import same_user
+from meshrt.transport.link import Connection, same_user
+from meshrt.transport.liveness import ROOT_SECONDS, end_when_silent
+from meshrt.wire.addresses import Port
 from meshrt.wire.handshake import ROLE_STORE, ClientHandshake, Identity
+from meshrt.wire.preface import preface
 
-__all__ = ["dial", "knock", "wait_for"]
+if TYPE_CHECKING:
+    from meshrt.wire.certificate import Certificate
+
+__all__ = ["STORE", "begin_elsewhere", "dial", "knock", "wait_for"]
+
+#: What is asked for at the data port of a host.
+STORE = "store"
 
 #: Longest delay of Ctrl-C by a thread that waits here, seconds.
 _PAUSE = 0.1
 
 
 def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[socket.socket, ClientHandshake]:
-    """Connect to a store, and begin to prove what this side is.
+    """Connect to a store of this machine, and begin to prove what this side is.
 
     Args:
         path: Where it listens (`meshrt.store.protocol.store_path`).
@@ -44,6 +56,27 @@ def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[soc
         sock.close()
         raise
     return sock, handshake
+
+
+def begin_elsewhere(port: Port, certificate: Certificate) -> Connection:
+    """Begin to connect to the store of a host at its data port: by TLS, without a wait.
+
+    Raises:
+        OSError: There is no descriptor, or no way there.
+    """
+    from meshrt.transport.secured import SecureSocket  # start-up: `ssl`, for programs on several machines
+
+    sock = socket.socket(socket.AF_INET6 if ":" in port[0] else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        end_when_silent(sock, ROOT_SECONDS)
+        problem = sock.connect_ex(port)
+        if problem not in (0, errno.EINPROGRESS):
+            raise OSError(problem, os.strerror(problem))
+        return SecureSocket(sock, certificate, server=False, preface=preface(STORE))
+    except BaseException:
+        sock.close()
+        raise
 
 
 def dial(
@@ -80,7 +113,7 @@ def dial(
     return stream, messages
 
 
-def wait_for(sock: socket.socket, events: int, deadline: float, pause: Callable[[], None]) -> None:
+def wait_for(sock: Connection, events: int, deadline: float, pause: Callable[[], None]) -> None:
     """Wait until a socket is ready.
 
     Args:

@@ -13,32 +13,19 @@ import os
 from meshrt.hooks.plugins import SWITCH_VALUES
 from meshrt.transport.kernel import boot_id
 
-__all__ = ["SEPARATE", "be_apart", "be_machine", "is_apart", "machine_of"]
+__all__ = ["SEPARATE", "be_machine", "machine_of"]
 
 #: Environment: ``1`` has each host keep what its ranks are sent by itself.
 SEPARATE = "MESHRT_STORE_SEPARATE"
 
 
 _own = 0
-_apart = False
 
 
 def be_machine(number: int) -> None:
     """Say which machine this process is on, and what it forks: the agent, told by the root."""
     global _own
     _own = number
-    be_apart()
-
-
-def be_apart(apart: bool = True) -> None:
-    """Say whether stores of the program do not reach each other: what is for their machines goes into messages then."""
-    global _apart
-    _apart = apart
-
-
-def is_apart() -> bool:
-    """Whether that was said."""
-    return _apart
 
 
 def machine_of(agent_pid: int) -> int:

@@ -77,13 +77,17 @@ class Mapping:
         view = memoryview(self._block(start, size, keep))
         return flat(view if self._private else view.toreadonly())
 
+    def target(self, start: int, size: int) -> memoryview:
+        """Return bytes of it, to write; they keep this mapping."""
+        return flat(memoryview(self._block(start, size, None)))
+
     def has(self, address: int) -> bool:
         """Whether an address is inside of it."""
         return bool(self.address <= address < self.address + self.size)
 
     def write(self, start: int, data: memoryview | bytes) -> None:
         """Copy ``data`` into it."""
-        flat(memoryview(self._block(start, len(data), None)))[:] = data
+        self.target(start, len(data))[:] = data
 
     def populate(self, descriptor: int, start: int, end: int) -> None:
         """Have the kernel give memory (or place on the disk) for a range. Raises OSError if there is none."""
@@ -94,6 +98,10 @@ class Mapping:
             and ctypes.get_errno() != errno.EINVAL
         ):
             raise _error(f"no memory for {end - start} bytes")
+
+    def keep_from_children(self) -> None:
+        """Processes that are forked from now on do not have it: they would keep its memory for as long as they live."""
+        _libc.madvise(self.address, self.size, mmap.MADV_DONTFORK)
 
     def give_back(self, start: int, end: int) -> None:
         """Give the memory of a range back to the kernel. A file system without holes keeps it until the file goes."""

@@ -1,8 +1,9 @@
 """The messages between processes, the store of their host, and the stores of other machines.
 
 A process talks to the store of its host. The store of a host talks to that of another machine over a connection that
-the one that asks has made: it offers segments of its own (`Offer`), and fetches those of the other (`Pull`). The side
-that asks numbers its questions; the answer has the same ``id``.
+the one that asks has made: it offers segments of its own (`Offer`), and fetches those of the other (`Pull`), which may
+name a third one that has the bytes, too (`Relay`). The side that asks numbers its questions; the answer has the same
+``id``.
 
 A process is identified by its pid, as the kernel gives it. Its leases end with the process, not with its connection: a
 lost connection may be made again.
@@ -16,6 +17,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from meshrt.errors import StoreFull
+from meshrt.store.chain import StoreName
 from meshrt.store.lease import Loan
 from meshrt.wire.control import Catalogue, Message
 from meshrt.wire.errors import why_of
@@ -50,8 +52,10 @@ __all__ = [
     "Published",
     "Pull",
     "Recall",
+    "Relay",
     "Share",
     "Silent",
+    "Skip",
     "Take",
     "TakeBack",
     "Taken",
@@ -276,11 +280,33 @@ class Dropped(Message, frozen=True, tag="dropped"):
 
 
 class Pull(Message, frozen=True, tag="pull"):
-    """The sender's host holds a segment from now on, and wants ``size`` bytes of it. Answer: `Found`, then `Piece`s."""
+    """The sender's host holds a segment from now on, and wants ``size`` bytes of it. Answer: `Found`."""
 
     id: int
     segment: int
     size: Size
+
+
+class Skip(Message, frozen=True, tag="skip"):
+    """As `Pull`, from ``start`` on: the host that was named before does not deliver. Answer: `Found`."""
+
+    id: int
+    segment: int
+    size: Size
+    start: Offset
+    without: StoreName
+
+
+class Relay(Message, frozen=True, tag="relay"):
+    """The sender's host wants bytes of a segment that this host has, or fetches. Answer: `Found`, then `Piece`s.
+
+    The sender holds the segment until it has them, and then lets go.
+    """
+
+    id: int
+    segment: int
+    size: Size
+    start: Offset
 
 
 class Offer(Message, frozen=True, tag="offer"):
@@ -292,18 +318,25 @@ class Offer(Message, frozen=True, tag="offer"):
 
 
 class Found(Message, frozen=True, tag="found"):
-    """The answer to `Pull`: the kind of the segment, and where it was made (`meshrt.store.registry.Segment`)."""
+    """The answer to a request for a segment: its kind, and where it was made (`meshrt.store.registry.Segment`).
+
+    ``source``: the host to fetch it from; None: this one, whose `Piece`s follow.
+    """
 
     id: int
     kind: str
     site: str
+    source: StoreName | None = None
 
 
-class Piece(Message, frozen=True, tag="piece"):
-    """Bytes of a segment that is pulled, in order; the next ones are sent when the connection takes them."""
+class Piece(NamedTuple):
+    """Bytes of a segment, in order; the next ones are sent when the connection takes them.
+
+    It is no control message, but a frame of its own (`meshrt.store.protocol`).
+    """
 
     id: int
-    data: bytes
+    data: bytes | memoryview
 
 
 FromProcess = (
@@ -312,8 +345,8 @@ FromProcess = (
 ToProcess = (
     Published | Granted | Taken | Fetched | Imported | Delivered | Refusal | Full | Silent | Later | Freed | Dropped
 )
-FromStore = Pull | Offer | LetGo | TakeBack
-ToStore = Found | Piece | Imported | Refusal | Full | Later
+FromStore = Pull | Skip | Relay | Offer | LetGo | TakeBack
+ToStore = Found | Imported | Refusal | Full | Later
 
 #: What a process may send to the store of its host, and that one to a process.
 FROM_PROCESS: Catalogue[FromProcess] = Catalogue(FromProcess)

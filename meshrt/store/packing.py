@@ -28,7 +28,6 @@ from typing import NamedTuple
 from meshrt.errors import MeshError
 from meshrt.store.arenas import Arenas
 from meshrt.store.lease import Lease, Lender, Loan
-from meshrt.store.machine import is_apart
 from meshrt.store.put import call_site
 from meshrt.store.recipients import Recipients
 from meshrt.store.refs import mentions, references_exist
@@ -125,13 +124,11 @@ class Packer:
         if not large and not mentioned:
             return Parcel(*codec.lay_out(data, buffers))
         to = Recipients(self._registrars, receivers(), unsent)
-        if is_apart() and (to.away or not to.known):
-            large = []
-            if to.away and mentioned:
-                raise MeshError("a reference (meshrt.put) cannot be sent to another machine; send the object itself")
+        if to.away or not to.known:
+            self._registrars.wait_for_home()
         # Brought to other machines now, or kept until those there have taken it.
         bring, keep = bool(to.away) and not answered, not to.known or (bool(to.away) and answered)
-        if to.known and not to.here and (not to.away or (bring and all(len(host.pids) == 1 for host in to.away))):
+        if to.known and not to.here and (not to.away or (bring and len(to.away) == len(to.away[0].pids) == 1)):
             large = []  # it is not read, or it travels once as it is
         kept = list(mentioned.values())
         loans = [lease.loan for lease in kept]

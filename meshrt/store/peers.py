@@ -6,15 +6,19 @@ No function here waits for a peer.
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
 import selectors
 import socket
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Set
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
+from meshrt.store.chain import StoreName
+from meshrt.store.exports import Exports
 from meshrt.store.messages import (
     FROM_PROCESS,
     FROM_STORE,
@@ -22,58 +26,23 @@ from meshrt.store.messages import (
     Freed,
     FromProcess,
     FromStore,
-    Piece,
     ToProcess,
     ToStore,
 )
-from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors
+from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors, queue_piece
 from meshrt.transport.acceptor import SelectorReaders, listening_socket
+from meshrt.transport.connecting import secured
 from meshrt.transport.entrance import Entrance
-from meshrt.transport.link import peer_of
+from meshrt.transport.link import Connection, peer_of
+from meshrt.transport.liveness import ROOT_SECONDS, end_when_silent
 from meshrt.wire.errors import why_of
 from meshrt.wire.handshake import ROLE_STORE, Identity, ServerHandshake
+from meshrt.wire.tree import Later, Refusal
 
-__all__ = ["PIECE", "Exports", "Peer", "Peers"]
+if TYPE_CHECKING:
+    from meshrt.wire.certificate import Certificate
 
-
-#: Bytes of a piece: it is read when the connection has taken the one before, so a slow reader costs no memory.
-PIECE = 256 << 10
-
-
-class Exports:
-    """The bytes of segments to send over one connection to the store of another machine."""
-
-    def __init__(self) -> None:
-        #: Segments, and the ranges of them to send.
-        self._left: deque[tuple[int, Iterator[Piece]]] = deque()
-
-    def begin(self, number: int, segment: int, descriptor: int, start: int, size: int) -> None:
-        """Send bytes of a file, which stays open until they are sent or given up: their receiver holds them."""
-        self._left.append((segment, _pieces(number, descriptor, start, start + size)))
-
-    def cancel(self, segments: Collection[int]) -> None:
-        """These are wanted no more."""
-        self._left = deque(entry for entry in self._left if entry[0] not in segments)
-
-    def next(self) -> Piece | None:
-        """Return the next message; None: nothing is left. Raises OSError where the file cannot be read."""
-        while self._left:
-            for message in self._left[0][1]:
-                return message
-            self._left.popleft()
-        return None
-
-    def __bool__(self) -> bool:
-        return bool(self._left)
-
-
-def _pieces(number: int, descriptor: int, start: int, end: int) -> Iterator[Piece]:
-    while start < end:
-        data = os.pread(descriptor, min(PIECE, end - start), start)
-        if not data:
-            raise OSError("shared memory ends before what was written there")
-        start += len(data)
-        yield Piece(number, data)
+__all__ = ["Peer", "Peers"]
 
 
 class Peer(msgspec.Struct, eq=False):
@@ -82,11 +51,18 @@ class Peer(msgspec.Struct, eq=False):
     stream: DescriptorStream
     #: ... or, of the store of another machine, the negative number of that connection.
     pid: int
+    #: The store that it is, if it is one.
+    host: StoreName
     exports: Exports = msgspec.field(default_factory=Exports)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to read that the kernel does not know of."""
+        return bool(getattr(self.stream.sock, "pending", False))
 
 
 class Peers:
-    """Listens at a unix socket. One thread: that of the selector.
+    """Listens at a unix socket, and is given connections of other machines. One thread: that of the selector.
 
     Args:
         selector: Its keys' data are called with the events.
@@ -122,7 +98,7 @@ class Peers:
         #: Bytes of segments that they were sent.
         self.sent = 0
         self._peers: dict[int, list[Peer]] = {}
-        self._entrance = Entrance(
+        self._entrance: Entrance[Connection] = Entrance(
             SelectorReaders(selector),
             listening_socket(path),
             "a process that dials the store",
@@ -135,8 +111,35 @@ class Peers:
         self._entrance.open()
 
     def tick(self) -> None:
-        """Listen where others look for this store."""
+        """Listen where others look for this store; tell other stores that what they wait for is still to come."""
         self._entrance.listen_again()
+        for peer in self._stores():
+            if not peer.stream.unsent:  # or else it does not read
+                for number in peer.exports.numbers():
+                    self.answer(peer, Later(number))
+
+    def _stores(self) -> list[Peer]:
+        return [peer for pid, peers in self._peers.items() if pid < 0 for peer in peers]
+
+    def admit(self, sock: socket.socket, certificate: Certificate) -> None:
+        """Take a connection of the store of another machine, which is to prove that it is one."""
+        end_when_silent(sock, ROOT_SECONDS)
+        self._entrance.admit(secured(sock, certificate))
+
+    def grown(self, segment: int) -> None:
+        """There are more bytes of a segment, for those that it is sent to."""
+        for peer in self._stores():
+            if peer.exports and peer.exports.has(segment):
+                self._guarded(peer, functools.partial(self._flush, peer))
+
+    def failed(self, segment: int, why: str) -> list[int]:
+        """No more bytes of a segment come. Returns the stores that were sent it, and are told."""
+        found = []
+        for peer in self._stores():
+            for number in peer.exports.cancel([segment]):
+                found.append(peer.pid)
+                self.answer(peer, Refusal(number, why))
+        return found
 
     def pids(self) -> Set[int]:
         """Return the connected peers."""
@@ -185,12 +188,16 @@ class Peers:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
-    def _let_in(self, sock: socket.socket, handshake: ServerHandshake) -> None:
-        pid = peer_of(sock)[0]
-        if handshake.client.machine != self._own.machine:
+    def _let_in(self, sock: Connection, handshake: ServerHandshake) -> None:
+        machine, agent_pid, _ = handshake.client
+        if machine != self._own.machine:
             self._hosts += 1
             pid = -self._hosts
-        peer = Peer(DescriptorStream(sock), pid)
+        elif isinstance(sock, socket.socket):
+            pid = peer_of(sock)[0]
+        else:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "a process of this machine at its port")
+        peer = Peer(DescriptorStream(sock), pid, StoreName(machine, agent_pid))
         self._selector.register(sock, selectors.EVENT_READ, lambda events: self._on_event(peer, events))
         self._peers.setdefault(pid, []).append(peer)
         if handshake.leftover:
@@ -200,7 +207,7 @@ class Peers:
         if self.connected(peer):  # or else it was closed since it was found ready
             self._guarded(peer, lambda: self._serve(peer, events))
 
-    def _guarded(self, peer: Peer, serve: Callable[[], None]) -> None:
+    def _guarded(self, peer: Peer, serve: Callable[[], object]) -> None:
         """Serve a peer: an error ends its connection alone."""
         try:
             serve()
@@ -216,11 +223,15 @@ class Peers:
     def _serve(self, peer: Peer, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._flush(peer)
-        data = peer.stream.receive(descriptors=peer.pid > 0)
-        if data:
-            self._take(peer, data)
-        elif data is not None:  # the end of the stream
-            self._close(peer)
+        more = True
+        while more:
+            data = peer.stream.receive(descriptors=peer.pid > 0)
+            if data:
+                self._take(peer, data)
+            elif data is not None:  # the end of the stream
+                self._close(peer)
+            more = bool(data) and self.connected(peer) and peer.pending
+        if not self.connected(peer):
             return
         if peer.stream.unsent or peer.exports:
             self._flush(peer)
@@ -251,7 +262,7 @@ class Peers:
         if done and peer.exports:
             piece = peer.exports.next()
             if piece is not None:
-                peer.stream.queue(piece)
+                queue_piece(peer.stream, piece)
                 self.sent += len(piece.data)
             done = piece is None  # it goes when the others have had their turn
         events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE

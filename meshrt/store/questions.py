@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import time
 from collections import deque
 
 from meshrt.store.messages import ToProcess
 from meshrt.store.protocol import Incoming
 from meshrt.transport.interrupts import called_by_python
+from meshrt.transport.link import Connection
 from meshrt.wire.pending import PendingTable
 
 __all__ = ["Question", "Questions"]
@@ -29,7 +29,7 @@ class Question:
 
     __slots__ = ("_answers", "_poll", "_woken", "given_up", "heard", "number")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: Connection) -> None:
         #: In its answer; 0 until it has one.
         self.number = 0
         self.given_up = False
@@ -84,7 +84,7 @@ class Questions:
         """Return how many threads wait."""
         return len(self._pending)
 
-    def ask(self, sock: socket.socket) -> Question:
+    def ask(self, sock: Connection) -> Question:
         """Return a new one, whose answer will come at a socket."""
         question = Question(sock)
         question.number = self._pending.add(question)

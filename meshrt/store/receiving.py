@@ -93,6 +93,7 @@ class Borrower:
             if loan.machine == self._registrars.identity().machine:
                 self._registrars.of(loan.agent_pid).ask(lambda number: Take(number, loan.segment), Taken)
                 return loan
+            self._registrars.wait_for_home()
             home = self._registrars.of(self._registrars.home(0.0))
             return home.ask(lambda number: Import(number, loan), Imported).loan
         except (StoreFull, StoreTimeout):

@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterator
 from meshrt.errors import ReferenceLost
 from meshrt.store.machine import machine_of
 from meshrt.store.registrar import Registrar
+from meshrt.transport.threads import on_event_loop
 from meshrt.wire.handshake import Identity
 
 __all__ = ["Registrars"]
+
+#: Seconds that the first host agent may take to start, for what is written right behind `proc_mesh`.
+_START = 30.0
+_AT_ONCE = 0.001
 
 
 class Registrars:
@@ -24,7 +29,7 @@ class Registrars:
         directory: The runtime directory of the program.
         secret: Processes prove it to each other.
         home: ``home(seconds)`` returns the pid of the host agent whose store registers what this process writes; 0 if
-            there is none within so many seconds.
+            there is none within so many seconds. With seconds, one is started where all agents are elsewhere.
         host_of: Returns the host of an agent; "" if that is not known here.
         watch: Called when a registrar has messages to send or to read: `tend` is to be called soon.
     """
@@ -52,6 +57,10 @@ class Registrars:
         """Return the identity of this process for others; with machine 0 if that is not known yet."""
         home = self.home(0.0)
         return Identity(machine_of(home), home, os.getpid())
+
+    def wait_for_home(self) -> None:
+        """Have a host agent on this machine, and wait until it serves; on an event loop nothing waits."""
+        self.home(_AT_ONCE if on_event_loop() else _START)
 
     def of(self, agent_pid: int) -> Registrar:
         """Return the connection to the store of an agent. Raises ReferenceLost."""

@@ -155,6 +155,11 @@ class Registry:
             self._count(number, pid, 1)
         self._look(number)
 
+    def holds(self, number: int, pid: int) -> bool:
+        """Whether a process, or another machine, holds a segment."""
+        segment = self._segments.get(number)
+        return segment is not None and segment.holders.get(pid, 0) > 0
+
     def let_go(self, number: int, pid: int) -> None:
         """A process holds a segment once less."""
         self._count(number, pid, -1)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import selectors
+import socket
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from meshrt.errors import MeshError
+from meshrt.store.chain import Chains, StoreName
 from meshrt.store.deliveries import Deliveries
-from meshrt.store.hostlinks import HostLinks
+from meshrt.store.exports import Source
+from meshrt.store.hostlinks import Elsewhere, HostLinks
 from meshrt.store.imports import Imports
 from meshrt.store.lease import Loan
 from meshrt.store.limits import free_memory
@@ -37,7 +41,9 @@ from meshrt.store.messages import (
     Published,
     Pull,
     Recall,
+    Relay,
     Share,
+    Skip,
     Take,
     TakeBack,
     Taken,
@@ -50,6 +56,10 @@ from meshrt.store.registry import Chunk, Registry, Segment
 from meshrt.transport.kernel import start_of
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Refusal
+
+if TYPE_CHECKING:
+    from meshrt.wire.addresses import HostAddress
+    from meshrt.wire.certificate import Certificate
 
 __all__ = ["StoreServer"]
 
@@ -83,18 +93,48 @@ class StoreServer:
         self._later = later
         self.registry = Registry(limit, self._freed, self._drop)
         self._links = HostLinks(selector, directory, secret, own)
-        self.imports = Imports(self._links, run_directory, own, self.registry, lambda: free_memory() - _SPARE)
+        self.imports = Imports(
+            self._links,
+            run_directory,
+            own,
+            self.registry,
+            lambda: free_memory() - _SPARE,
+            lambda segment: self._peers.grown(segment),
+            self._failed,
+        )
+        self._chains = Chains()
         self._deliveries = Deliveries(self._links)
         #: When processes without a connection were started: their pids may be given to others.
         self._starts: dict[int, int] = {}
         path = store_path(directory, os.getpid())
-        self._peers = Peers(
-            selector, path, secret, own, self._from_process, self._from_store, self.registry.ended, later
-        )
+        self._peers = Peers(selector, path, secret, own, self._from_process, self._from_store, self._ended, later)
+        #: Of the program, once it has several machines.
+        self._certificate: Certificate | None = None
+
+    def be_certified(self, certificate: Certificate, locate: Callable[[StoreName], None]) -> None:
+        """The program has several machines: reach their stores, and be reached.
+
+        Args:
+            locate: Asks where the store of a host listens; `located` is called then.
+        """
+        self._certificate = certificate
+        self._links.elsewhere = Elsewhere(certificate, locate)
+
+    def located(self, name: StoreName, address: HostAddress | None) -> None:
+        """The store of a host listens there; None: there is no such host, or it is lost."""
+        self._links.located(name, address)
+
+    def admit(self, sock: socket.socket) -> None:
+        """Take a connection that has come to the port of this host, for the store."""
+        if self._certificate is None:
+            sock.close()
+        else:
+            self._peers.admit(sock, self._certificate)
 
     def tick(self) -> None:
         """Look for processes that have ended, and for peers that prove or say nothing."""
         self._peers.tick()
+        self._links.tick()
         self.imports.tick()
         self._deliveries.tick()
         alone = self.registry.processes() - self._peers.pids()
@@ -159,9 +199,14 @@ class StoreServer:
         match message:
             case LetGo(segments=segments):
                 peer.exports.cancel(segments)
-                self._let_go(segments, peer.pid)
-            case Pull():
+                for segment in segments:
+                    self._chains.leave(segment, peer.pid)
+                    if self.registry.holds(segment, peer.pid):  # what it held by an earlier connection ended with that
+                        self.registry.let_go(segment, peer.pid)
+            case Pull() | Skip():
                 self._on_pull(peer, message)
+            case Relay():
+                self._on_relay(peer, message)
             case Offer(id=number, loan=loan, pids=pids):
                 self._import(peer, number, loan, pids)
             case TakeBack(segments=segments, pids=pids):
@@ -203,28 +248,71 @@ class StoreServer:
     def _on_take(self, peer: Peer, message: Take) -> None:
         self._taken(peer, message, lambda segment: Taken(message.id, segment.id))
 
-    def _on_pull(self, peer: Peer, message: Pull) -> None:
-        def found(segment: Segment) -> Found:
-            chunk = self.registry.chunk(segment.chunk)
-            if chunk is not None:
-                size = min(message.size, segment.size)
-                peer.exports.begin(message.id, segment.id, chunk.descriptor, segment.start, size)
-            return Found(message.id, segment.kind, segment.site)
+    def _on_pull(self, peer: Peer, message: Pull | Skip) -> None:
+        """The store of another machine fetches a segment of this one: from here, or from a host that does already."""
+        start, holds = 0, False
+        if isinstance(message, Skip):
+            start = message.start
+            holds = self._chains.has(message.segment, peer.pid)  # unless its connection was lost meanwhile
 
-        self._taken(peer, message, found)
+        def found(segment: Segment) -> Found:
+            if isinstance(message, Skip):
+                source = self._chains.skip(segment.id, peer.pid, peer.host, message.without)
+            else:
+                source = self._chains.join(segment.id, peer.pid, peer.host)
+            if source is None:
+                self._export(peer, message.id, segment, start, message.size)
+            return Found(message.id, segment.kind, segment.site, source)
+
+        self._taken(peer, message, found, holds=holds)
+
+    def _export(self, peer: Peer, number: int, segment: Segment, start: int, size: int) -> None:
+        chunk = self.registry.chunk(segment.chunk)
+        if chunk is not None:
+            source = Source(chunk.descriptor, segment.start, segment.size)
+            peer.exports.begin(number, segment.id, source, start, min(size, segment.size))
+
+    def _on_relay(self, peer: Peer, message: Relay) -> None:
+        """The store of another machine fetches a segment that comes, or has come, from a third one."""
+        segment, coming = self.registry.segment(message.segment), self.imports.coming(message.segment)
+        if segment is not None:
+            self._export(peer, message.id, segment, message.start, message.size)
+            answer = Found(message.id, segment.kind, segment.site)
+        elif coming is not None:
+            found, source, size = coming
+            peer.exports.begin(message.id, message.segment, source, message.start, min(message.size, size))
+            answer = Found(message.id, found.kind, found.site)
+        else:
+            self._peers.answer(peer, Refusal(message.id, "it is not here"))
+            return
+        self.registry.give(message.segment, [peer.pid])
+        self._peers.answer(peer, answer)
+
+    def _failed(self, segment: int, why: str) -> None:
+        """What comes from another machine comes no more: hosts that it was sent on to are told."""
+        for number in self._peers.failed(segment, why):
+            self.registry.let_go(segment, number)
+
+    def _ended(self, number: int) -> None:
+        """The store of another machine is lost."""
+        self._chains.ended(number)
+        self.registry.ended(number)
 
     def _taken(
         self,
         peer: Peer,
-        message: Take | Pull,
+        message: Take | Pull | Skip,
         answer: Callable[[Segment], Taken | Found],
         unread: list[tuple[Peer, int]] | None = None,
+        *,
+        holds: bool = False,
     ) -> None:
         """A peer holds a segment once more.
 
         Args:
             answer: Returns the answer to it.
             unread: The messages that were not read at the first search.
+            holds: It does so already.
         """
         if unread is not None:
             self._peers.catch_up(unread)
@@ -235,11 +323,12 @@ class StoreServer:
             # Its sender has shared it before the message was sent that brought the taker here. So it is at a socket
             # here, but maybe not at one that was found ready when this one was, nor where the next read of it ends.
             found = self._peers.unread()
-            self._later(0.0, lambda: self._taken(peer, message, answer, found))
+            self._later(0.0, lambda: self._taken(peer, message, answer, found, holds=holds))
         elif segment is None:
             self._peers.answer(peer, Refusal(message.id, "nobody holds it any more"))
         else:
-            self.registry.give(segment.id, [peer.pid])
+            if not holds:
+                self.registry.give(segment.id, [peer.pid])
             self._peers.answer(peer, answer(segment))
 
     def _import(self, peer: Peer, number: int, loan: Loan, pids: Sequence[int]) -> None:

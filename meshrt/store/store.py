@@ -31,8 +31,6 @@ __all__ = ["Store", "encode_result"]
 
 #: Seconds between two checks for released memory.
 _TICK = 1.0
-#: Seconds that the first host agent may take to start, for what is written right behind `proc_mesh`.
-_START = 30.0
 
 
 def encode_result(value: object, receivers: Callable[[], list[Identity] | None], site: Callable[[], str]) -> Parcel:
@@ -61,8 +59,7 @@ class Store:
         directory: The runtime directory of the program.
         run_directory: The directory of objects that spill.
         secret: Processes prove it to each other.
-        home: ``home(seconds)`` returns the pid of the host agent whose store registers what this process writes; 0 if
-            there is none within so many seconds.
+        home: As of `Registrars`.
         host_of: Returns the host of an agent; "" if that is not known here.
         call_later: Calls a function after some seconds, on a thread that must not be blocked.
     """
@@ -90,7 +87,7 @@ class Store:
 
     def wait_until_served(self) -> None:
         """Wait for the first host agent, while one is starting."""
-        self._registrars.home(_START)
+        self._registrars.wait_for_home()
 
     def put(self, value: object, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[object]:
         """Write an object once, and return a reference to it.

@@ -1,10 +1,11 @@
-"""Threads of the runtime's own, in which no user code runs."""
+"""Threads of the runtime's own, in which no user code runs; and whether a thread may wait."""
 
 from __future__ import annotations
 
+import sys
 import threading
 
-__all__ = ["RuntimeThread"]
+__all__ = ["RuntimeThread", "on_event_loop"]
 
 
 class RuntimeThread(threading.Thread):
@@ -16,3 +17,9 @@ class RuntimeThread(threading.Thread):
 
     pydev_do_not_trace = True
     is_pydev_daemon_thread = True
+
+
+def on_event_loop() -> bool:
+    """Whether this thread runs an event loop now: then nothing may wait here."""
+    asyncio_events = sys.modules.get("asyncio.events")
+    return asyncio_events is not None and asyncio_events._get_running_loop() is not None

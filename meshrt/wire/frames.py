@@ -153,7 +153,9 @@ class _Assembly:
 
     __slots__ = ("filled", "frame_left", "header", "kind", "more", "payload", "total", "view")
 
-    def __init__(self, kind: int, header: object, total: int, frame_left: int, more: bool) -> None:
+    def __init__(
+        self, kind: int, header: object, total: int, frame_left: int, more: bool, memory: memoryview | None = None
+    ) -> None:
         self.kind = kind
         self.header = header
         self.total = total
@@ -161,7 +163,7 @@ class _Assembly:
         #: None: there is no memory for it.
         self.view: memoryview | None
         try:
-            self.payload = self.view = _memory(total)
+            self.payload = self.view = _memory(total) if memory is None else memory
         except (OSError, MemoryError) as error:
             self.payload, self.view = Unreceived(total, error), None
         self.filled = 0
@@ -188,16 +190,19 @@ class FrameDecoder:
         max_frame: Longest frame accepted, bytes.
         max_payload: Longest (chunked) payload accepted, bytes.
         lost: Called instead of returning a frame, for a payload for which there was no memory.
+        place: ``place(kind, header, size)`` returns where a long payload is to be received; None: in memory of its own.
     """
 
-    __slots__ = ("_assembly", "_lost", "_max_frame", "_max_payload", "_tail")
+    __slots__ = ("_assembly", "_lost", "_max_frame", "_max_payload", "_place", "_tail")
 
     def __init__(
         self,
         max_frame: int = DATA_MAX,
         max_payload: int = PAYLOAD_MAX,
         lost: Callable[[Unreceived], None] | None = None,
+        place: Callable[[int, Any, int], memoryview | None] | None = None,
     ) -> None:
+        self._place = place
         self._max_frame = max_frame
         self._max_payload = max_payload
         self._lost = lost
@@ -301,7 +306,9 @@ class FrameDecoder:
             header = header[8:]
             if not frame_left < total <= self._max_payload:
                 raise ProtocolError(f"a chunked message of {total} bytes is not allowed here")
-        self._assembly = _Assembly(kind & ~MORE, _unpack(header), total, frame_left, more)
+        found = _unpack(header)
+        memory = None if self._place is None else self._place(kind & ~MORE, found, total)
+        self._assembly = _Assembly(kind & ~MORE, found, total, frame_left, more, memory)
 
     def _continue(self, assembly: _Assembly, length: int, kind: int, header_length: int) -> None:
         missing = assembly.total - assembly.filled
@@ -337,13 +344,17 @@ def _log_loss(lost: Unreceived) -> None:
     logging.getLogger("meshrt").error("a control message is lost: %s", lost.error())
 
 
-def control_decoder(lost: Callable[[Unreceived], None] = _log_loss) -> FrameDecoder:
+def control_decoder(
+    lost: Callable[[Unreceived], None] = _log_loss,
+    place: Callable[[int, Any, int], memoryview | None] | None = None,
+) -> FrameDecoder:
     """Return a decoder for a control link: nothing longer than `CONTROL_MAX`, in one piece or in many.
 
     Args:
         lost: Called for a message for which there was no memory. It is logged, unless another function is given.
+        place: As of `FrameDecoder`.
     """
-    return FrameDecoder(CONTROL_MAX + _ADDRESS_MAX, CONTROL_MAX, lost)
+    return FrameDecoder(CONTROL_MAX + _ADDRESS_MAX, CONTROL_MAX, lost, place)
 
 
 def _unpack(header: bytes) -> object:

@@ -20,12 +20,14 @@ Control links (root, agent, rank; terminals to the root; processes to the store 
 
     CONTROL [mesh id, rank] or nil                        payload: msgpack map, never a pickle (`meshrt.wire.control`)
 
+    PIECE   number of a question                          payload: bytes of a segment (a store to that of another host)
+
 The address is the receiver (root to rank) or the sender (rank to root) of a message; nil is the peer itself.
 """
 
 from __future__ import annotations
 
-__all__ = ["CALL", "CONTROL", "ERROR", "INIT", "NO_ERROR", "NO_REPLY", "RESULT", "STATE", "STOP", "STORED"]
+__all__ = ["CALL", "CONTROL", "ERROR", "INIT", "NO_ERROR", "NO_REPLY", "PIECE", "RESULT", "STATE", "STOP", "STORED"]
 
 CALL = 1
 INIT = 2
@@ -34,6 +36,7 @@ RESULT = 4
 ERROR = 5
 STATE = 6
 CONTROL = 16
+PIECE = 17
 
 #: Flag in the kind of a CALL, an INIT or a RESULT: parts of its payload are in shared memory.
 STORED = 0x40

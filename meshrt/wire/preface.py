@@ -6,8 +6,8 @@
 
 Names:
 
-* ``agent/MACHINE`` and ``relay/TOKEN``, at the root's port; ``rank/MESH/RANK``, at that of a host. A name proves
-  nothing: TLS follows, between the two processes themselves, and the proof of the secret inside it.
+* ``agent/MACHINE`` and ``relay/TOKEN``, at the root's port; ``rank/MESH/RANK`` and ``store``, at that of a host. A name
+  proves nothing: TLS follows, between the two processes themselves, and the proof of the secret inside it.
 * ``host/MACHINE/PID/NONCE``: whether this is the port of that host. The answer is `host_proof`, and the end.
 """
 

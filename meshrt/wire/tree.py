@@ -46,6 +46,8 @@ __all__ = [
     "Kept",
     "Later",
     "LeaveGather",
+    "Locate",
+    "Located",
     "Measure",
     "Measured",
     "MeshStopped",
@@ -294,7 +296,22 @@ class Kept(Message, frozen=True, tag="kept"):
     cost: int
 
 
+class Located(Message, frozen=True, tag="located"):
+    """The answer to `Locate`; None: the program has no such host, or has lost it."""
+
+    machine: int
+    agent_pid: int
+    address: HostAddress | None
+
+
 # ---- agent to root
+
+
+class Locate(Message, frozen=True, tag="locate"):
+    """Where does the store of a host listen for others? ``agent_pid`` 0: that of the script. Answer: `Located`."""
+
+    machine: int
+    agent_pid: int
 
 
 class Started(Message, frozen=True, tag="started"):
@@ -408,8 +425,8 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End | Certified
-FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial | Code | Kept
-_OfAgent = Joined | Serves | MeshStopped | Gathered | Measured | Pong | Warn | AskCode
+FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial | Code | Kept | Located
+_OfAgent = Joined | Serves | MeshStopped | Gathered | Measured | Pong | Warn | AskCode | Locate
 FromAgent = _OfAgent | Started | Gone | Output | Printed | Pulse | DroppedOfRanks
 ToTerminal = Answer | Refusal | Event
 

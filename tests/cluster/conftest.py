@@ -49,6 +49,18 @@ class Cluster:
         self.programs.append(subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe))
         return self.programs[-1]
 
+    def clear(self) -> None:
+        """End all programs, and wait until nothing of them is left on any machine."""
+        for program in self.programs:
+            program.kill()
+            program.communicate()
+        self.programs.clear()
+        for machine in self.machines:
+            machine.thaw()
+            machine.plug()
+            machine.restore()
+        wait_until(self.is_empty, 20, "processes are left on a machine")
+
     def run(self, command: list[str], more: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, with more in its environment."""
         return subprocess.run(command, env={**self.environment, **more}, capture_output=True, text=True, timeout=100)
@@ -75,12 +87,4 @@ def _two_machines() -> Iterator[Cluster]:
 def cluster(_two_machines: Cluster) -> Iterator[Cluster]:
     """Two machines that nothing runs on, before and after."""
     yield _two_machines
-    for program in _two_machines.programs:
-        program.kill()
-        program.communicate()
-    _two_machines.programs.clear()
-    for machine in _two_machines.machines:
-        machine.thaw()
-        machine.plug()
-        machine.restore()
-    wait_until(_two_machines.is_empty, 20, "processes are left on a machine")
+    _two_machines.clear()

@@ -15,6 +15,7 @@ is made outside of namespaces.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -158,6 +159,12 @@ class Machine:
         while self._added:
             self.change(self._added.pop())
 
+    def traffic(self) -> tuple[int, int]:
+        """Return how many bytes it has sent and received through its cable."""
+        out = self.switch.read("ip", "-json", "-statistics", "link", "show", "dev", self._port)
+        stats = json.loads(out)[0]["stats64"]
+        return stats["rx"]["bytes"], stats["tx"]["bytes"]
+
     def limit(self, rate: str) -> None:
         """Limit what it sends and receives, as `tc` writes a rate: ``1gbit``."""
         shape = ["root", "tbf", "rate", rate, "burst", "256kb", "latency", "100ms"]
@@ -262,6 +269,10 @@ class Switch:
     def run(self, *words: str) -> None:
         """Run a command in its namespace."""
         subprocess.run([*self.inside, *words], check=True, capture_output=True, text=True)
+
+    def read(self, *words: str) -> str:
+        """Run a command in its namespace; returns what it prints."""
+        return subprocess.run([*self.inside, *words], check=True, capture_output=True, text=True).stdout
 
     def close(self) -> None:
         """Remove it, and all cables."""

@@ -120,6 +120,18 @@ def test_it_travels_once_to_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert holds_within(LONG, all_is_free)
 
 
+def test_it_goes_from_host_to_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SEPARATE, "1")
+    every = meshrt.proc_mesh(hosts=4, gpus=2, engine=LocalEngine(agents=4)).spawn("keeper", Keeper)
+    every.keep.call(np.ones(8 * N)).get(LONG)
+    every.keep.broadcast(np.ones(8 * N))
+    assert set(every.sum.call().get(LONG).values()) == {8 * N}
+    sent = [store["sent"] >> 20 for store in meshrt.memory()["stores"]]
+    assert sum(sent) == 48 and max(sent) <= 16, "each sends an array once at most, and the last not at all"
+    every.drop.call().get(LONG)
+    assert holds_within(LONG, all_is_free)
+
+
 def test_arguments_references_and_results(monkeypatch: pytest.MonkeyPatch) -> None:
     every, near, away = keepers(monkeypatch)
     results = every.make.call(N).get(LONG).values()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +120,7 @@ def _hear(data: bytes, machine: int) -> None:
 
 def _say_bytes(scene: _Scene, stream: DescriptorStream, data: bytes) -> None:
     with contextlib.suppress(OSError):
-        stream.sock.send(data, socket.MSG_DONTWAIT)
+        stream.sock.send(data)  # it does not block
     scene.serve()
 
 

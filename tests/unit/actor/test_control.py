@@ -14,7 +14,6 @@ import pytest
 
 from meshrt.actor.control import ControlThread
 from meshrt.mesh.invitations import make_certificate
-from meshrt.store.machine import be_apart
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.transport.link import Link
 from meshrt.transport.secured import SecureSocket
@@ -141,36 +140,33 @@ def test_callers_of_other_machines_are_let_in_once_the_certificate_is_known(rank
     rank.clients += [ours, rank.control._door]
     rank.start()
     certificate = make_certificate()
-    try:
-        early, theirs = socket.socketpair()
-        with early, theirs:
-            socket.send_fds(ours, [b"."], [theirs.fileno()])
-            theirs.close()
-            early.settimeout(10)
-            assert early.recv(1) == b""
-        assert rank.agent.send([control_frame(Certified(certificate))])
-        wait_until(lambda: rank.control.certificate == certificate)
-        with socket.create_server(("127.0.0.1", 0)) as port:
-            dialled = socket.create_connection(port.getsockname())
-            accepted, _ = port.accept()
-        with accepted:
-            socket.send_fds(ours, [b"."], [accepted.fileno()])
-        caller, handshake = (
-            SecureSocket(dialled, certificate, server=False),
-            ClientHandshake(SECRET, ROLE_DATA, "m/0/a"),
-        )
-        caller.send(handshake.hello())
+    early, theirs = socket.socketpair()
+    with early, theirs:
+        socket.send_fds(ours, [b"."], [theirs.fileno()])
+        theirs.close()
+        early.settimeout(10)
+        assert early.recv(1) == b""
+    assert rank.agent.send([control_frame(Certified(certificate))])
+    wait_until(lambda: rank.control.certificate == certificate)
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        dialled = socket.create_connection(port.getsockname())
+        accepted, _ = port.accept()
+    with accepted:
+        socket.send_fds(ours, [b"."], [accepted.fileno()])
+    caller, handshake = (
+        SecureSocket(dialled, certificate, server=False),
+        ClientHandshake(SECRET, ROLE_DATA, "m/0/a"),
+    )
+    caller.send(handshake.hello())
 
-        def proved() -> bool:
-            with contextlib.suppress(BlockingIOError):
-                caller.send(handshake.receive_data(caller.recv(1000)) or b"")
-            return bool(rank.done)
+    def proved() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            caller.send(handshake.receive_data(caller.recv(1000)) or b"")
+        return bool(rank.done)
 
-        wait_until(proved)
-        assert rank.done == [("a", b"")]
-        caller.close()
-    finally:
-        be_apart(False)
+    wait_until(proved)
+    assert rank.done == [("a", b"")]
+    caller.close()
 
 
 def test_operations_are_answered_with_a_result_or_a_refusal(rank: Rank) -> None:

@@ -28,9 +28,10 @@ class Bench:
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ours.settimeout(20)
         self.peers: list[socket.socket] = []
+        self.stores: list[socket.socket] = []
         children: Any = {("m", 3): SimpleNamespace(door=theirs)}
         self.door = theirs
-        self.doors = Doors(self.selector, children, 4711, SECRET, lambda _seconds, _function: None)
+        self.doors = Doors(self.selector, children, 4711, SECRET, self.stores.append, lambda _seconds, _function: None)
 
     def turn(self) -> None:
         while ready := self.selector.select(0.05):

@@ -70,7 +70,7 @@ class Bench:
         )
         part: Any = SimpleNamespace(
             lose=self.lost.append,
-            measures=SimpleNamespace(gone=lambda _agent: None),
+            measures=SimpleNamespace(gone=lambda _agent: None, others=[]),
             look=lambda: None,
             take=lambda _name, sock: sock.close(),
             announce=self.said.append,

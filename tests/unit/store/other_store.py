@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meshrt.store.messages import FROM_STORE, FromStore, ToStore
-from meshrt.store.protocol import DescriptorStream, store_path
+from meshrt.store.messages import FROM_STORE, FromStore, Piece, ToStore
+from meshrt.store.protocol import DescriptorStream, queue_piece, store_path
 from meshrt.wire.handshake import ROLE_STORE, Identity, ServerHandshake
 from tests.support.control import raw_frame
 
@@ -64,12 +64,14 @@ class OtherStore:
         assert self._stream is not None
         return [message for message, _ in self._stream.read(FROM_STORE) or []]
 
-    def say(self, *messages: ToStore | Mapping[str, Any]) -> None:
+    def say(self, *messages: ToStore | Piece | Mapping[str, Any]) -> None:
         """Say this, which may be no message, to the store that is tried, which reads all of it."""
         assert self._stream is not None
         for message in messages:
             if isinstance(message, Mapping):
                 self._stream.unsent.append((memoryview(raw_frame(message)), []))
+            elif isinstance(message, Piece):
+                queue_piece(self._stream, message)
             else:
                 self._stream.queue(message)
             while not self._stream.flush():

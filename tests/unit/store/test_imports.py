@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshrt.errors import MeshError, StoreFull
+from meshrt.store import imports
+from meshrt.store.chain import StoreName
+from meshrt.store.exports import PIECE
 from meshrt.store.hostlinks import HostLinks
 from meshrt.store.imports import Imports
 from meshrt.store.lease import Loan
-from meshrt.store.messages import Found, Imported, LetGo, Piece, Pull
-from meshrt.store.peers import PIECE, Exports
+from meshrt.store.messages import Found, Imported, LetGo, Piece, Pull, Relay, Skip
 from meshrt.store.registry import Chunk, Registry
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Later, Refusal
@@ -36,7 +38,15 @@ class Host:
         self.registry = Registry(4 * SIZE, lambda _owner, _segment: None, self._drop)
         own = Identity(HERE, os.getpid(), os.getpid())
         self.links = HostLinks(self.selector, str(folder), SECRET, own)
-        self.imports = Imports(self.links, str(folder / "run"), own, self.registry, lambda: 1 << 40)
+        self.failed: list[int] = []
+        self.imports = Imports(
+            self.links,
+            str(folder / "run"),
+            own,
+            self.registry,
+            lambda: 1 << 40,
+            failed=lambda segment, _why: self.failed.append(segment),
+        )
         self.answers: list[Imported | Later | Refusal] = []
         self.owner = OtherStore(self.selector, folder, THERE, OWNER)
 
@@ -123,7 +133,7 @@ def test_the_owners_host_ends_in_the_middle(host: Host) -> None:
     host.wants(SECOND)
     host.owner.say(FOUND, Piece(1, b"a" * PIECE))
     host.owner.hang_up()
-    why = "the host that has it is lost (0.2 of 0.3 MiB had come)"
+    why = "the host that has it is lost (1.0 of 1.0 MiB had come)"
     assert host.refusals() == {FIRST: why, SECOND: why}
     host.close()
     with pytest.raises(MeshError, match="the host that has it is lost"):
@@ -134,10 +144,9 @@ def test_the_owners_host_ends_in_the_middle(host: Host) -> None:
     ("messages", "said"),
     [
         ([Piece(1, b"a")], "1 bytes at 0 of"),
-        ([FOUND, Piece(1, b"a" * (SIZE + 1))], "bytes at 0 of"),
-        ([FOUND, {"t": "piece", "id": 1, "data": 7}], "Expected `bytes`, got `int`"),
-        ([FOUND, {"t": "piece", "id": [1], "data": b"a"}], "Expected `int`, got `array`"),
-        ([{"t": "nothing", "id": 1}], "expected one of found, full, imported, later, no, piece"),
+        ([FOUND, Piece(1, b"a" * PIECE), Piece(1, b"b" * 101)], f"101 bytes at {PIECE} of"),
+        ([FOUND, {"t": "piece", "id": 1, "data": b"a"}], "expected one of found, full, imported, later, no"),
+        ([{"t": "found", "id": 1, "kind": "", "site": "", "source": [1]}], "of length 2, got 1 - at `$.source`"),
         ([{"t": "no", "id": 1}], "missing required field `why`"),
         ([Imported(1, LOAN)], "Imported is no answer to what was asked for"),
     ],
@@ -174,21 +183,100 @@ def test_what_has_no_room_in_memory_goes_to_a_file(host: Host, tmp_path: Path) -
     assert host.dropped == [loan.chunk] and host.registry.committed == 0
 
 
-def test_pieces_come_in_order_and_stop_when_they_are_not_wanted(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"-" * 10 + b"a" * PIECE + b"b" * 5)
-    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
-    exports = Exports()
-    exports.begin(1, 9, descriptor, 10, PIECE + 5)
-    exports.begin(2, 8, descriptor, 0, 10)
-    exports.begin(3, 7, descriptor, 0, 10)
-    exports.cancel([8])
-    found = []
-    while (message := exports.next()) is not None:
-        found.append((message.id, len(message.data), message.data[:1]))
-    assert found == [(1, PIECE, b"a"), (1, 5, b"b"), (3, 10, b"-")]
-    assert not exports
-    exports.begin(1, 9, descriptor, PIECE, 100)
-    assert exports.next() is not None
-    with pytest.raises(OSError, match="ends before"):
-        exports.next()
-    os.close(descriptor)
+# -- from other hosts than the owner
+
+OTHER, NEAREST = StoreName(3, 78), StoreName(4, 79)
+
+
+def relayed(start: int, number: int = 1) -> list[Relay]:
+    """What another host is asked for."""
+    return [Relay(number, 9, SIZE, start)]
+
+
+@pytest.fixture
+def other(host: Host, tmp_path: Path) -> Iterator[OtherStore]:
+    """Another host, which the owner names: it is asked."""
+    made = OtherStore(host.selector, tmp_path, *OTHER)
+    host.wants(FIRST)
+    host.owner.accept()
+    host.owner.say(Found(1, "put", "a.py:1", OTHER))
+    assert made.accept() == relayed(0)
+    yield made
+    made.close()
+
+
+def test_it_comes_from_the_host_that_the_owner_names(host: Host, other: OtherStore) -> None:
+    other.say(FOUND, Piece(1, b"a" * PIECE))
+    found = host.imports.coming(9)
+    assert found is not None and found[1].size == PIECE and found[0].site == "a.py:1"
+    other.say(Piece(1, b"b" * 100))
+    assert len(host.imported()) == 1
+    assert other.hear() == [LetGo([9])], "it has sent it"
+    assert host.owner.hear() == [], "which counts this host still"
+    host.registry.let_go(9, FIRST)
+    assert host.owner.hear() == [LetGo([9])] and other.hear() == []
+
+
+def refuses(_host: Host, other: OtherStore) -> None:
+    other.say(Refusal(1, "it is not here"))
+
+
+def hangs_up(_host: Host, other: OtherStore) -> None:
+    other.hang_up()
+
+
+def says_nothing(host: Host, other: OtherStore) -> None:
+    host.imports.tick()
+    assert other.hear() == [], "it has time"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(imports, "_PATIENCE", -1.0)
+        host.imports.tick()
+    assert other.hear() == [LetGo([9])]
+    host.answers.clear()
+
+
+@pytest.mark.parametrize("fails", [refuses, hangs_up, says_nothing])
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_a_host_that_does_not_deliver_is_skipped(
+    host: Host, other: OtherStore, tmp_path: Path, fails: Callable[[Host, OtherStore], None], pieces: int
+) -> None:
+    if pieces:
+        other.say(FOUND, Piece(1, b"a" * PIECE))
+    fails(host, other)
+    start = pieces * PIECE
+    assert host.owner.hear() == [Skip(2, 9, SIZE, start, OTHER)]
+    nearest = OtherStore(host.selector, tmp_path, *NEAREST)
+    host.owner.say(Found(2, "put", "a.py:1", NEAREST))
+    assert nearest.accept() == relayed(start)
+    nearest.close()
+    host.serve()
+    assert host.owner.hear() == [Skip(3, 9, SIZE, start, NEAREST)]
+    host.owner.say(Found(3, "put", "a.py:1"))
+    if not pieces:
+        host.owner.say(Piece(3, b"a" * PIECE))
+    host.owner.say(Piece(3, b"b" * 100))
+    (loan,) = host.imported()
+    (chunk,) = host.registry.chunks()
+    assert os.pread(chunk.descriptor, 2, PIECE - 1) == b"ab" and loan.chunk == chunk.id
+
+
+def test_the_owner_is_lost_while_another_host_sends(host: Host, other: OtherStore) -> None:
+    host.owner.hang_up()
+    other.say(FOUND, Piece(1, b"a" * PIECE), Piece(1, b"b" * 100))
+    assert len(host.imported()) == 1
+
+
+def test_both_are_lost(host: Host, other: OtherStore) -> None:
+    host.owner.close()
+    host.serve()
+    other.say(FOUND, Piece(1, b"a" * PIECE))
+    other.hang_up()
+    assert host.refusals() == {FIRST: "the host that has it is lost (1.0 of 1.0 MiB had come)"}
+    assert host.failed == [9]
+
+
+def test_the_owner_names_this_host(host: Host) -> None:
+    host.wants(FIRST)
+    host.owner.accept()
+    host.owner.say(Found(1, "put", "", StoreName(HERE, os.getpid())))
+    assert "this host itself is named" in host.refusals()[FIRST]

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from meshrt.errors import MeshError, StoreFull
+from meshrt.store.chain import StoreName
 from meshrt.store.lease import Loan
 from meshrt.store.messages import (
     FROM_PROCESS,
@@ -29,13 +30,14 @@ from meshrt.store.messages import (
     Imported,
     LetGo,
     Offer,
-    Piece,
     Publish,
     Published,
     Pull,
     Recall,
+    Relay,
     Share,
     Silent,
+    Skip,
     Take,
     TakeBack,
     Taken,
@@ -87,12 +89,21 @@ SAID: list[tuple[Catalogue[Message], list[Message]]] = [
             Dropped(LARGE),
         ],
     ),
-    (FROM_STORE, [Pull(1, LARGE, 4096), Offer(1, LOAN, [1, 2]), LetGo([LARGE]), TakeBack([LARGE], [1])]),
+    (
+        FROM_STORE,
+        [
+            Pull(1, LARGE, 4096),
+            Skip(1, LARGE, 4096, 0, StoreName(LARGE, 4711)),
+            Relay(1, LARGE, 4096, 1 << 20),
+            Offer(1, LOAN, [1, 2]),
+            LetGo([LARGE]),
+            TakeBack([LARGE], [1]),
+        ],
+    ),
     (
         TO_STORE,
         [
-            Found(1, "put", "train.py:3"),
-            Piece(1, bytes(1000)),
+            Found(1, "put", "train.py:3", StoreName(LARGE, 4711)),
             Imported(1, LOAN),
             Refusal(1, "no"),
             Full(1, 2, 3, 4, "the limit"),

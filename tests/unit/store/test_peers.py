@@ -241,7 +241,7 @@ def test_a_message_that_has_no_descriptors_brings_none(store: Store) -> None:
         ({"t": "import", "id": 1, "loan": [1] * 5}, 0, "Expected `array` of length 6, got 5 - at `$.loan`"),
         ({"t": "import", "id": 1, "loan": [1, 2, 3, 4, 0, 0]}, 0, "Expected `int` >= 1 - at `$.loan[5]`"),
         ({"t": "publish", "id": 1, "chunk": 1, "size": 1, "fds": -1}, 0, "Expected `int` >= 0 - at `$.fds`"),
-        ({"t": "grant", "id": 1, "size": 1}, 1, "expected one of let_go, offer, pull, take_back"),
+        ({"t": "grant", "id": 1, "size": 1}, 1, "expected one of let_go, offer, pull, relay, skip, take_back"),
         ({"t": "offer", "id": 1, "loan": [1, 2, 3, 4, 0, 1], "pids": [-5]}, 1, "Expected `int` >= 1 - at `$.pids[0]`"),
         ({"t": "take_back", "segments": [1]}, 1, "type 'take_back': Object missing required field `pids`"),
     ],

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 import pytest
@@ -306,7 +306,7 @@ def test_what_the_store_says_is_heard(pair: Pair) -> None:
     store.flush()
     registrar.settle()
     assert list(registrar.freed) == [1, 2] and not registrar.has_work
-    store.sock.shutdown(socket.SHUT_RDWR)
+    cast(socket.socket, store.sock).shutdown(socket.SHUT_RDWR)
     registrar.settle()
     assert registrar.lost
 
@@ -319,7 +319,7 @@ def test_a_store_that_says_nonsense_is_lost(pair: Pair) -> None:
     with ThreadPoolExecutor(1) as threads:
         asking = threads.submit(grant, registrar)
         hear(store, Grant)
-        store.sock.sendall(raw_frame({"t": "granted", "id": 1, "size": "much"}))
+        store.sock.send(raw_frame({"t": "granted", "id": 1, "size": "much"}))
         with pytest.raises(ProtocolError, match="Expected `int`, got `str`"):
             asking.result(20)
     with pytest.raises(ReferenceLost):

@@ -47,7 +47,9 @@ def test_it_is_there_while_a_process_holds_it() -> None:
     made, freed, _ = registry()
     assert made.segment(5) is None
     share(made, 5, [OWNER])
+    assert not made.holds(5, FIRST)
     made.give(5, [FIRST])
+    assert made.holds(5, FIRST) and not made.holds(6, FIRST)
     made.let_go(5, OWNER)
     assert not freed
     made.let_go(5, FIRST)
