@@ -14,16 +14,16 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
-import msgspec
 from msgspec.structs import replace
 
-from meshrt.errors import MeshError, ProtocolError, SpawnError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import body_of
 from meshrt.host import osutil
+from meshrt.host.births import Program, checked
 from meshrt.host.child import Birth, Child
 from meshrt.host.code.relay import Kept as KeptCode
 from meshrt.host.code.texts import serve_code
@@ -31,7 +31,6 @@ from meshrt.host.dumps import Dumps
 from meshrt.host.elsewhere import Doors, OwnDirectories, error_file, remove_sockets, search_path
 from meshrt.host.family import Families
 from meshrt.host.gather import Gathers
-from meshrt.host.limits import check_limits, own_gpus
 from meshrt.host.logspace import LogSpace
 from meshrt.host.memory import Measures
 from meshrt.host.oom import OutOfMemory
@@ -114,21 +113,6 @@ class _Goodbye(Exception):
     """The root cleans up by itself."""
 
 
-class _Program(msgspec.Struct, frozen=True):
-    """The program, as the root has described it."""
-
-    run_id: str
-    #: Of the processes of this agent.
-    address: HostAddress
-    run_directory: str
-    #: See `Birth`.
-    kept_at: str
-    secret: Secret
-    host: str
-    argv: list[str]
-    certificate: Certificate | None
-
-
 class Agent:
     """The host agent.
 
@@ -160,7 +144,7 @@ class Agent:
         self._out_of_memory = OutOfMemory()
         self._waking = Waking()
         self._timers = Timers()
-        self._program: _Program | None = None
+        self._program: Program | None = None
         #: Shared memory of its ranks and of the root, once it knows where it may listen.
         self._store: StoreServer | None = None
         #: The directories that this agent has made; None: it uses those of the root, whose machine this is.
@@ -250,7 +234,7 @@ class Agent:
             self._starter.output_queue = self._output
         address = HostAddress(machine_of(self._pid), self._pid, os.fsencode(directory))
         secret = Secret(hello.secret)
-        self._program = _Program(
+        self._program = Program(
             hello.run_id, address, run_directory, kept_at, secret, hello.host, list(hello.argv), None
         )
         self._strays.families = Families(hello.families)
@@ -298,7 +282,7 @@ class Agent:
         self._root.tell(Joined(program.address, time.monotonic_ns(), time.time_ns() / 1e9, peer))
 
     @property
-    def _described(self) -> _Program:
+    def _described(self) -> Program:
         if self._program is None:
             raise ProtocolError("a control message that is not 'hello'; expected that first")
         return self._program
@@ -322,50 +306,14 @@ class Agent:
         del self._incomplete[spawn.mesh]
         if self._code is not None:
             self._code.compare_again()
-        births = self._checked(birth for part in incomplete for birth in self._births(program, part))
+        asked = program.births(incomplete, self._strays.families.new, self._root_pipe)
+        births = checked(asked, None if self._own is None else len(self._children), self._not_started)
         if spawn.preload:
             self._starter.start_preloaded(
                 spawn.mesh, births, program.run_directory, list(spawn.preload), dict(spawn.common_env)
             )
         else:
             self._starter.start(births, program.run_directory)
-
-    def _checked(self, births: Iterable[Birth]) -> Iterator[Birth]:
-        """Yield the ranks that this machine can hold; the others are reported."""
-        problem: SpawnError | None = None
-        for index, birth in enumerate(births := tuple(births)):
-            try:
-                if index == 0 and self._own is not None:  # the root has looked at the machine of the script
-                    check_limits(len(births), len(self._children))
-                birth.env = own_gpus(birth.env)
-            except SpawnError as error:
-                problem = error
-            if problem is None:
-                yield birth
-            else:
-                self._not_started(birth, f"host {birth.host}: {problem}")
-
-    def _births(self, program: _Program, spawn: Spawn) -> Iterator[Birth]:
-        for rank in spawn.ranks:
-            yield Birth(
-                spawn.mesh,
-                spawn.name,
-                rank,
-                spawn.labels,
-                spawn.sizes,
-                {**spawn.common_env, **spawn.env.get(str(rank), {})},
-                program.run_id,
-                program.address,
-                program.secret,
-                program.host,
-                program.argv,
-                self._strays.families.new(),
-                self._root_pipe,
-                program.run_directory,
-                program.kept_at,
-                spawn.operations,
-                program.certificate,
-            )
 
     def _adopt(self, child: Child, pid: int) -> None:
         child.pid = pid

@@ -183,7 +183,7 @@ def test_the_last_lines_of_an_agent_are_kept_and_no_line_takes_all_memory() -> N
 
 
 BAD: list[tuple[dict[str, Any], Any, str]] = [
-    ({"t": "no such"}, None, "expected one of dropped, gathered, gone"),
+    ({"t": "no such"}, None, "dropped, gathered, gone, joined"),
     ({"t": "gone", "mesh": "m", "rank": 1}, None, "missing required field `fate`"),
     ({"t": "started", "mesh": "m", "rank": 0, "pid": "1"}, None, "Expected `int`, got `str` - at `$.pid`"),
     ({"t": "pong"}, 5, "an address that is none"),

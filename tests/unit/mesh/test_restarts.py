@@ -16,7 +16,8 @@ DIED = Fate("died", signal=9)
 
 
 def mesh(**more: Any) -> Any:
-    facts = {"mesh_id": "m", "stopped": None, "pids": {0: 1}, "actors_of": {0: ["a"]}.get, **more}
+    here = SimpleNamespace(machine=0)
+    facts = {"mesh_id": "m", "stopped": None, "pids": {0: 1}, "actors_of": {0: ["a"]}.get, "agent_of": [here], **more}
     return SimpleNamespace(**facts)
 
 
