@@ -291,6 +291,8 @@ class RankProcess:
             self.host.abandon()
             self._plumbing.control.close()
             self._plumbing.listener.close()
+            if self._plumbing.door is not None:
+                self._plumbing.door.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(_MAIN_SIGNAL, signal.SIG_DFL)
         sys.breakpointhook = sys.__breakpointhook__

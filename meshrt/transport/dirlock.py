@@ -92,7 +92,8 @@ def lock(path: Path) -> None:
     try:
         opened.append(open_private(unnamed, os.O_RDWR | os.O_CREAT))  # to write: NFS locks nothing else
         fcntl.flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(opened[0], msgspec.json.encode(identity()))
+        with contextlib.suppress(OSError):  # the disk is full: other machines do not know of this program
+            os.write(opened[0], msgspec.json.encode(identity()))
         unnamed.rename(path / LOCK)
         opened.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
         file, directory = (_Open(descriptor, os.fstat(descriptor)) for descriptor in opened)

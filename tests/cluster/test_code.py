@@ -110,7 +110,7 @@ def test_tracebacks_show_the_text_that_runs_and_not_a_file_of_the_host(cluster: 
     number = marked_line(str(helper), "fails")
     line = f'  File "{helper}", line {number}, in fails\n    raise ValueError("of a helper")'
     assert line in out, out + err
-    assert 'raise KeyError("in the script")' in err
+    assert 'raise ValueError("of a helper")' in err
     own = f'  File "{script}", line {marked_line(str(script), "own")}, in own\n    raise KeyError("in the script")'
     assert own in out, out + err
     assert f"host n1 has another {helper} than the script; its ranks use that of the script" in err
@@ -166,18 +166,19 @@ def test_another_minor_version_of_python_is_refused(cluster: Cluster, script: Pa
         pytest.skip("no other Python is installed")
     out, err = start(cluster, script, "join", python=other[0]).communicate(timeout=100)
     theirs, ours = ".".join(map(str, other[1])), platform.python_version()
-    assert f"SpawnError host n1 runs Python {theirs} ({other[0]}), the script Python {ours}" in out, out + err
+    assert f" runs Python {theirs} ({other[0]}), the script Python {ours}" in out, out + err
+    assert "SpawnError host n" in out
     wait_until(cluster.is_empty, 20, "the other agent does not end")
 
 
 def test_a_python_without_packages_is_named(cluster: Cluster, script: Path) -> None:
     bare = f"printf '#!/bin/sh\\nexec {sys.executable} -S \"$@\"' > /tmp/home/bare; chmod +x /tmp/home/bare"
-    assert cluster.machines[0].run("sh", "-c", bare).returncode == 0
+    assert all(machine.run("sh", "-c", bare).returncode == 0 for machine in cluster.machines)
     out, err = start(cluster, script, "join", python="/tmp/home/bare").communicate(timeout=100)
     python = f"Python {platform.python_version()} ({sys.executable})"
-    assert f"host n1 runs {python}, which has no package cloudpickle, msgpack" in out, out + err
+    assert f" runs {python}, which has no package cloudpickle, msgpack" in out, out + err
     out, err = start(cluster, script, "join", python="/no/such/python").communicate(timeout=100)
-    assert "SpawnError host n1 has no interpreter /no/such/python; python= names another one" in out, out + err
+    assert " has no interpreter /no/such/python; python= names another one" in out, out + err
 
 
 def test_meshrt_may_be_elsewhere_on_a_host(cluster: Cluster, script: Path) -> None:

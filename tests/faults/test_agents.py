@@ -249,6 +249,6 @@ def test_an_agent_that_fails_takes_nothing_of_the_program_with_it(
 def test_nobody_waits_for_the_store_of_an_agent_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = "def broken(*_):\n    raise OSError(28, 'No space left on device')\nagent.StoreServer = broken"
     agents_with(broken, tmp_path, monkeypatch)
-    monkeypatch.setattr("meshrt.store.store._START", 10 * LONG)
+    monkeypatch.setattr("meshrt.store.registrars._START", 10 * LONG)
     victims = proc_mesh(n=2).spawn("victim", Victim, np.ones(LARGE))
     assert isinstance(victims.initialized.exception(LONG), HostLost | SpawnError)

@@ -26,6 +26,8 @@ __all__ = ["RootTexts", "serve_code"]
 
 #: Seconds that a traceback waits for a text, and for which it is not asked for again after that.
 _LIMIT = 5.0
+#: ... and one of the runtime, which others wait for. The answer comes by a connection of its own.
+_SHORT = 0.5
 _update = linecache.updatecache
 
 
@@ -47,13 +49,14 @@ class RootTexts:
         """Return the lines of a file, and keep them. None where a file is here that was not compared, and cannot be."""
         if os.getpid() == self._agent_pid or not _is_of_script(filename):
             return _update(filename, module_globals)
-        if may_ask(self._agent_pid) and self._silent.get(filename, 0.0) < time.monotonic() and self._fetch(filename):
+        limit = _LIMIT if may_ask(self._agent_pid) else _SHORT
+        if self._silent.get(filename, 0.0) < time.monotonic() and self._fetch(filename, limit):
             return linecache.getlines(filename)
         if filename not in compared and os.path.exists(filename):
             return []
         return _update(filename, module_globals)
 
-    def _fetch(self, filename: str) -> bool:
+    def _fetch(self, filename: str, limit: float) -> bool:
         """Have the root's text of a file shown, unless the same is here; returns whether that was done."""
         known = ""
         try:
@@ -62,7 +65,7 @@ class RootTexts:
         except OSError:
             pass
         try:
-            code = self._asker.ask("", filename, known, _LIMIT)
+            code = self._asker.ask("", filename, known, limit)
         except NoAnswerError:
             self._silent[filename] = time.monotonic() + _LIMIT
             return False
