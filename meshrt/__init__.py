@@ -67,8 +67,7 @@ if TYPE_CHECKING:
     from meshrt.memory.api import memory
     from meshrt.mesh.actor_mesh import ActorMesh
     from meshrt.mesh.future import Future
-    from meshrt.mesh.host_mesh import HostMesh
-    from meshrt.mesh.proc_mesh import ProcMesh, host_mesh, proc_mesh, this_host
+    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, proc_mesh, this_host
     from meshrt.mesh.program import shutdown_context
     from meshrt.mesh.restarts import Restart
     from meshrt.mesh.this_proc import this_proc
@@ -84,7 +83,7 @@ _HOME = {
     "Context": "meshrt.actor.context",
     "Extent": "meshrt.selection",
     "Future": "meshrt.mesh.future",
-    "HostMesh": "meshrt.mesh.host_mesh",
+    "HostMesh": "meshrt.mesh.proc_mesh",
     "LocalEngine": "meshrt.engine.local",
     "MeshTrait": "meshrt.selection",
     "ObjectRef": "meshrt.store.refs",

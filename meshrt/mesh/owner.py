@@ -17,7 +17,7 @@ from meshrt.wire.addresses import MeshAddress
 from meshrt.wire.operations import Initialized, StopMesh, WhenInitialized
 
 if TYPE_CHECKING:
-    from meshrt.mesh.host_mesh import Hosts
+    from meshrt.mesh.hosts import Hosts
 
 __all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 

@@ -12,7 +12,7 @@ from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
 from meshrt.mesh.alarm import Alarm
-from meshrt.mesh.host_mesh import Hosts
+from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.record import MeshRecord, Owner

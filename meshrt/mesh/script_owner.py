@@ -18,7 +18,7 @@ from meshrt.transport.driver import Driver
 from meshrt.wire.addresses import MeshAddress
 
 if TYPE_CHECKING:
-    from meshrt.mesh.host_mesh import Hosts
+    from meshrt.mesh.hosts import Hosts
 
 __all__ = ["ScriptOwner"]
 

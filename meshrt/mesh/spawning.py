@@ -15,7 +15,7 @@ from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
 from meshrt.mesh.engine import Request, default_engine
 from meshrt.mesh.host_agents import HostAgents
-from meshrt.mesh.host_mesh import Hosts
+from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.progress import Progress

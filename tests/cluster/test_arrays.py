@@ -126,6 +126,7 @@ def test_a_host_that_is_lost_in_the_middle_is_skipped(three: Cluster, how: Calla
     assert program.lines() == [f"0 {{{SIZE}}}", "1 HostLost", f"2 {{{SIZE}}}"]
 
 
+@pytest.mark.nightly
 def test_a_host_that_loses_power_is_skipped() -> None:
     with machines(3) as made:
         cluster = Cluster(made)
@@ -135,6 +136,7 @@ def test_a_host_that_loses_power_is_skipped() -> None:
         wait_until(lambda: not made[0].processes() and not made[2].processes(), 20, "processes are left on a machine")
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_frozen_in_the_middle_is_skipped_and_not_lost(three: Cluster) -> None:
     program = chained(three)
     _, second, third = three.machines

@@ -135,6 +135,7 @@ def test_by_a_file_that_both_see_and_an_earlier_job_has_left(launch: Launch, sha
     assert list(shared.iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_by_torchrun_and_its_own_rendezvous(launch: Launch) -> None:
     for index in (0, 1):
@@ -187,6 +188,7 @@ def test_the_others_end_when_host_0_is_killed(launch: Launch, cluster: Cluster) 
     wait_until(cluster.is_empty, 20, "processes of the ranks")
 
 
+@pytest.mark.nightly
 def test_ranks_of_a_lost_host_are_started_again_on_a_spare_one() -> None:
     with machines(3) as made:
         launch = Launch(made)

@@ -95,6 +95,7 @@ def test_logs_shows_lines_of_both_machines_in_their_order(cluster: Cluster, runs
     assert sorted(re.findall(r"turn (\d)", ended)) == list("012345"), ended
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 def test_a_rank_that_prints_much_fills_no_memory_and_holds_nothing_up(cluster: Cluster, runs: Path) -> None:
     program = start(cluster, "flood")

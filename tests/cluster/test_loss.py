@@ -61,6 +61,7 @@ def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
     assert 10 <= lost <= 14, "12 s, and what a busy machine takes"
 
 
+@pytest.mark.nightly
 def test_a_machine_that_is_paused_ends_its_ranks_when_it_goes_on(cluster: Cluster) -> None:
     program = begun(cluster, "loss", "hangs", Path(__file__).with_name("program.py"))
     second = cluster.machines[1]
@@ -115,6 +116,7 @@ def test_two_machines_that_lose_each_other_find_a_way_through_the_script(cluster
 
 
 @needs_nft
+@pytest.mark.nightly
 def test_a_call_that_is_lost_between_two_machines_fails_alone(cluster: Cluster) -> None:
     program = begun(cluster, "pending", "waits")
     first, second = cluster.machines
@@ -126,6 +128,7 @@ def test_a_call_that_is_lost_between_two_machines_fails_alone(cluster: Cluster) 
 
 
 @needs_nft
+@pytest.mark.nightly
 def test_lost_packets_lose_no_machine(cluster: Cluster) -> None:
     for machine in cluster.machines:
         machine.filter("in numgen random mod 100 < 5 drop", "out numgen random mod 100 < 5 drop")

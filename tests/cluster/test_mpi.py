@@ -124,6 +124,7 @@ def test_ranks_have_all_processors(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_a_machine_that_loses_power_is_lost_to_the_script(own_cluster: Launched) -> None:
     """mpirun itself does not notice it for 8 minutes and more: it waits for its daemon there."""
     program = own_cluster.start_that_hangs(*MPIRUN, "hang")
@@ -133,6 +134,7 @@ def test_a_machine_that_loses_power_is_lost_to_the_script(own_cluster: Launched)
     wait_until(lambda: sys.executable not in str(own_cluster.left()), 20, "ranks, or the script, are left")
 
 
+@pytest.mark.nightly
 def test_a_machine_that_loses_power_ends_the_job_of_an_mpirun_that_looks(own_cluster: Launched) -> None:
     keepalive = {"time": "3", "intvl": "1", "probes": "3"}
     settings = [word for name, value in keepalive.items() for word in ("--mca", f"oob_tcp_keepalive_{name}", value)]

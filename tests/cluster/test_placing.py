@@ -59,6 +59,7 @@ def test_ranks_of_a_machine_without_power_are_started_again_on_a_spare_one(three
     assert err.count("is gone") == 1 and "2 ranks of mesh started again on host n3" in err, err
 
 
+@pytest.mark.nightly
 def test_ranks_whose_agent_is_killed_are_started_again_by_a_new_one_there(cluster: Cluster) -> None:
     program = cluster.start("restart", program=PLACING)
     assert program.stdout is not None

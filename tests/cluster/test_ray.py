@@ -114,6 +114,7 @@ def test_each_host_of_a_mesh_is_a_node(cluster: Cluster) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_what_the_cluster_does_not_have_is_said(cluster: Cluster) -> None:
     done = cluster.run("pending")
     what = "Ray has not placed 3 hosts with CPU 1, GPU 2, disk 2 each: "
@@ -139,6 +140,7 @@ def test_a_node_without_meshrt_is_named(cluster: Cluster) -> None:
     assert "cannot import meshrt.engine.agent_main there" in done.stderr
 
 
+@pytest.mark.nightly
 def test_nothing_is_left_of_a_script_that_is_killed(cluster: Cluster) -> None:
     program = cluster.start("loss")
     assert program.stdout is not None
@@ -151,6 +153,7 @@ def test_nothing_is_left_of_a_script_that_is_killed(cluster: Cluster) -> None:
     assert "left [] True" in cluster.run("pending").stdout
 
 
+@pytest.mark.nightly
 def test_an_agent_ends_with_its_actor_and_is_replaced(cluster: Cluster) -> None:
     program = cluster.start("loss")
     assert program.stdout is not None
@@ -164,6 +167,7 @@ def test_an_agent_ends_with_its_actor_and_is_replaced(cluster: Cluster) -> None:
     assert f"meshrt: host {lost.name}: Ray says: The actor is dead because" in err.decode()
 
 
+@pytest.mark.nightly
 def test_a_node_that_is_cut_off_is_replaced_by_another() -> None:
     with machines(3) as made:
         cluster = Cluster(made)

@@ -37,6 +37,7 @@ def test_a_machine_that_lets_nothing_in_is_reached_through_the_script(cluster: C
 
 
 @needs_nft
+@pytest.mark.nightly
 def test_two_machines_that_let_nothing_in(cluster: Cluster) -> None:
     for machine in cluster.machines:
         machine.only_out()

@@ -157,6 +157,7 @@ def test_outside_of_a_step_it_says_how_it_is_used(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_a_node_that_loses_power_ends_the_job(own_cluster: Launched) -> None:
     program = own_cluster.start_that_hangs(*SRUN, "hang")
     begun = time.monotonic()

@@ -70,6 +70,7 @@ def test_a_failing_script_fails_its_torchrun(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_ctrl_c_on_one_machine_ends_everything(cluster: Launched) -> None:
     """That of the script: its end is that of the agent on the other machine, which its torchrun watches."""
     static = [("--master-addr", "n1", "--master-port", "29555", "--node-rank", str(number)) for number in range(2)]

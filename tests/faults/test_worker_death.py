@@ -13,7 +13,7 @@ import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh
 from meshrt.errors import SupervisionError
-from meshrt.mesh.host_mesh import Hosts
+from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.program import start_root
 from meshrt.mesh.record import Owner as MeshOwner
 from meshrt.mesh.spawning import Spawning

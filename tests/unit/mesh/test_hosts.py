@@ -9,7 +9,7 @@ import pytest
 
 from meshrt import HostMesh
 from meshrt.errors import UsageError
-from meshrt.mesh.host_mesh import Hosts, first_ranks
+from meshrt.mesh.hosts import Hosts, first_ranks
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.wire.addresses import HostAddress, MeshAddress

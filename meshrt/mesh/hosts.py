@@ -1,0 +1,62 @@
+"""Which hosts a mesh is to have, and which hosts a mesh has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from meshrt.errors import UsageError
+from meshrt.selection import Shape, Slice
+
+if TYPE_CHECKING:
+    from meshrt.mesh.engine import Engine
+
+__all__ = ["Hosts", "first_ranks", "grace_of"]
+
+
+class Hosts(NamedTuple):
+    """Which hosts a mesh is to have.
+
+    Attributes:
+        engine: Places them; None: the default one. Not used with ``mesh_id``.
+        size: How many the engine is to place; None: the mesh says.
+        mesh_id: Of a mesh: they are hosts of its ranks. "": of none.
+        members: Which of those, in order: places among what the engine has placed, or base ranks of that mesh.
+            Empty: all, or what is usual.
+    """
+
+    engine: Engine | None = None
+    size: int | None = None
+    mesh_id: str = ""
+    members: tuple[int, ...] = ()
+
+
+def first_ranks(shape: Shape, host_of: Callable[[int], int]) -> Shape:
+    """Return the first rank of each host of a view, as a view: with the dimension ``hosts``, or none for one host.
+
+    Args:
+        host_of: Returns the number of the host of a base rank; used where the view has no such dimension.
+    Raises:
+        UsageError: There is no such dimension, and the first ranks are not evenly spaced.
+    """
+    if "hosts" in shape.labels:
+        for label in shape.labels:
+            shape = shape if label == "hosts" else shape.at(label, 0)
+        return shape
+    firsts: dict[int, int] = {}
+    for rank in shape.ndslice:
+        firsts.setdefault(host_of(rank), rank)
+    first, *others = firsts.values()
+    if not others:
+        return Shape((), Slice(offset=first, sizes=(), strides=()))
+    step = others[0] - first
+    if step <= 0 or [*firsts.values()] != [*range(first, first + step * len(firsts), step)]:
+        raise UsageError(
+            f"{len(shape)} ranks on {len(firsts)} hosts: not as many on each; give the mesh a dimension hosts"
+        )
+    return Shape(("hosts",), Slice(offset=first, sizes=(len(firsts),), strides=(step,)))
+
+
+def grace_of(kind: type[BaseException] | None) -> float:
+    """Return the grace of a block: one that ends with an exception does not wait for what is still under way."""
+    return 5.0 if kind is None else 0.0
