@@ -6,6 +6,7 @@ torch's store asks nobody for a proof: whoever reaches its port can read it. A s
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -64,10 +65,9 @@ class TorchStore:
 
     def _open(self) -> Any:
         if self._store is None:
-            from torch.distributed import TCPStore  # type: ignore[attr-defined]  # optional: torch; it is public
-
+            store = importlib.import_module("torch.distributed").TCPStore  # optional: torch
             seconds = timedelta(seconds=_SECONDS)
-            self._store = TCPStore(self._host, self._port, None, self._serves, timeout=seconds, wait_for_workers=False)
+            self._store = store(self._host, self._port, None, self._serves, timeout=seconds, wait_for_workers=False)
         return self._store
 
     def __str__(self) -> str:
