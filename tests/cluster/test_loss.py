@@ -46,10 +46,15 @@ def agent_of(cluster: Cluster, number: int) -> int:
 
 
 def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
-    program = begun(cluster, "lose", "works")
+    program = cluster.start("lose", program=LINKS)
+    assert program.stdout is not None
+    said = ""
+    while "works\n" not in said or "line 2 " not in said:
+        line = program.stdout.readline()
+        assert line, program.communicate()
+        said += line
     cluster.machines[1].cut()
     cut = time.monotonic()
-    assert program.stdout is not None
     while "HostLost" not in (line := program.stdout.readline()):  # lines of the rank come before it
         assert line
     lost = time.monotonic() - cut
