@@ -22,7 +22,13 @@ CHECKED = frozenset({"functional", "faults", "debug", "dap"})
 #: Tests that do not depend on the version of Python: of kernel, sockets, files, pure functions and syntax trees. Checks
 #: on several versions run them on the oldest one (marker ``one_python``). All other tests run on each version.
 ONE_PYTHON = (
-    *(f"cluster/test_{launcher}.py" for launcher in ("kubernetes", "mpi", "slurm", "torchrun")),
+    *(
+        f"cluster/test_{name}.py"
+        for name in (
+            *("arrays", "causes", "files", "kubernetes", "logs", "loss", "mpi", "placing", "ray", "reach", "slurm"),
+            *("timeline", "tools", "torchrun"),
+        )
+    ),
     "fuzz/",
     "house/",
     "soak/",

@@ -58,8 +58,8 @@ class Printer(Actor):
     @endpoint
     def allocate(self) -> int:
         hoard: list[bytearray] = []
-        while len(hoard) < 200:
-            hoard.append(bytearray(32 << 20))
+        while len(hoard) < 20:
+            hoard.append(bytearray(400 << 20))  # never near the limit before it is over it
         return len(hoard)
 
 

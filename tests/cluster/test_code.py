@@ -133,6 +133,7 @@ def test_a_breakpoint_in_fetched_code_shows_its_text(cluster: Cluster, script: P
     assert (program.returncode, "values [4, 4, 4, 4]" in out) == (0, True), err
 
 
+@pytest.mark.one_python
 def test_an_ide_stops_in_fetched_code_at_its_path_on_the_machine_of_the_script(
     cluster: Cluster, script: Path, tmp_path: Path
 ) -> None:
