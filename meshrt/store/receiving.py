@@ -99,6 +99,7 @@ class Borrower:
         except (StoreFull, StoreTimeout):
             raise
         except (MeshError, OSError) as error:
+            self._registrars.wait_for_own_end()
             raise ReferenceLost(f"what this message carries in shared memory is gone: {error}") from error
 
     def let_go(self, loan: Loan) -> None:

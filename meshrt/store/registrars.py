@@ -7,6 +7,7 @@ here, so nothing here may wait.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 
 from meshrt.errors import ReferenceLost
@@ -19,6 +20,8 @@ __all__ = ["Registrars"]
 
 #: Seconds that the first host agent may take to start, for what is written right behind `proc_mesh`.
 _START = 30.0
+#: ... for the end of a rank after that of its agent.
+_OWN_END = 1.0
 _AT_ONCE = 0.001
 
 
@@ -48,6 +51,8 @@ class Registrars:
         self._secret = secret
         self._watch = watch
         self._by_agent: dict[int, Registrar] = {}
+        #: Of a rank, the host agent.
+        self._parent = os.getppid()
         self.closed = False
 
     def __iter__(self) -> Iterator[Registrar]:
@@ -61,6 +66,15 @@ class Registrars:
     def wait_for_home(self) -> None:
         """Have a host agent on this machine, and wait until it serves; on an event loop nothing waits."""
         self.home(_AT_ONCE if on_event_loop() else _START)
+
+    def wait_for_own_end(self) -> None:
+        """Wait, in a rank whose host agent has ended: the kernel ends the rank a moment after it has closed the store.
+
+        An answer that tells of the store would hide that the host was lost.
+        """
+        home = self.home(0.0)
+        if home == self._parent and home in self._by_agent and self._by_agent[home].lost:
+            time.sleep(_OWN_END)
 
     def of(self, agent_pid: int) -> Registrar:
         """Return the connection to the store of an agent. Raises ReferenceLost."""

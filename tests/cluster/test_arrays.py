@@ -119,7 +119,7 @@ def chained(cluster: Cluster) -> Program:
     return program
 
 
-@pytest.mark.parametrize("how", [Machine.cut, pytest.param(Machine.end_processes, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("how", [Machine.cut, Machine.end_processes])
 def test_a_host_that_is_lost_in_the_middle_is_skipped(three: Cluster, how: Callable[[Machine], None]) -> None:
     program = chained(three)
     how(three.machines[1])
