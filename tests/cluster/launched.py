@@ -9,15 +9,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.machines import Machine, machines
 from tests.support.waiting import wait_until
 
-__all__ = ["HOME", "TRAIN", "Launched", "launched"]
+__all__ = ["HOME", "RANKS", "TRAIN", "Launched", "fixtures", "launched"]
 
 #: The script that is launched.
 TRAIN = str(Path(__file__).with_name("train.py"))
 #: The home of a user, the same directory on all machines.
 HOME = "/tmp/shared/home"
+#: What the script prints where the hosts are in the order of the machines.
+RANKS = ["rank 0 is on n1", "rank 1 is on n1", "rank 2 is on n2", "rank 3 is on n2"]
 
 
 class Launched:
@@ -140,3 +144,31 @@ def launched(
         done = made[0].run("mkdir", "-p", "-m", "700", HOME)
         assert done.returncode == 0, done.stderr
         yield Launched(made, more)
+
+
+def fixtures(
+    make: Callable[[], contextlib.AbstractContextManager[Launched]],
+) -> tuple[Callable[..., object], Callable[..., object], Callable[..., object]]:
+    """Return the fixtures of a module, for its names ``_cluster``, ``cluster`` and ``own_cluster``.
+
+    The first is of the whole module, the second one the same for a test: nothing but daemons runs there before and
+    after. The third is a cluster that the test may break.
+    """
+
+    @pytest.fixture(scope="module")
+    def _cluster() -> Iterator[Launched]:
+        with make() as made:
+            yield made
+
+    @pytest.fixture
+    def cluster(_cluster: Launched) -> Iterator[Launched]:
+        yield _cluster
+        _cluster.clean()
+
+    @pytest.fixture
+    def own_cluster() -> Iterator[Launched]:
+        with make() as made:
+            yield made
+            made.close()
+
+    return _cluster, cluster, own_cluster

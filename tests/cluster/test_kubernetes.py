@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.launched import TRAIN, Launched, launched
+from tests.cluster.launched import TRAIN, Launched, fixtures, launched
 from tests.cluster.machines import Machine
 from tests.support.manifests import DIRECTORY, container, documents, environment_of, why_no_manifests
 
 pytestmark = pytest.mark.skipif(bool(why_no_manifests()), reason=why_no_manifests())
 
 
-@pytest.fixture(scope="module")
-def _cluster() -> Iterator[Launched]:
-    # Pods share no home.
-    with launched(HOME="/tmp/home") as made:
-        yield made
-
-
-@pytest.fixture
-def cluster(_cluster: Launched) -> Iterator[Launched]:
-    """Nothing runs on it, before and after."""
-    yield _cluster
-    _cluster.clean()
+# Pods share no home.
+_cluster, cluster, _ = fixtures(functools.partial(launched, HOME="/tmp/home"))
 
 
 def pod(name: str, index: int) -> dict[str, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.launched import TRAIN, Launched, launched
+from tests.cluster.launched import RANKS, TRAIN, Launched, fixtures, launched
 from tests.cluster.sshd import CLIENT, sshd, why_no_ssh
 from tests.support.waiting import wait_until
 
@@ -30,28 +30,9 @@ SETTINGS = {
 #: What ssh does not take along. A user's own are the same everywhere.
 _TAKEN = [word for name in ("PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "HOME") for word in ("-x", name)]
 MPIRUN = ("mpirun", *_TAKEN, "--host", "n1,n2", "--map-by", "ppr:1:node", "meshrt", "launch", TRAIN)
-RANKS = ["rank 0 is on n1", "rank 1 is on n1", "rank 2 is on n2", "rank 3 is on n2"]
 
 
-@pytest.fixture(scope="module")
-def _cluster() -> Iterator[Launched]:
-    with launched(sshd, **SETTINGS) as made:
-        yield made
-
-
-@pytest.fixture
-def cluster(_cluster: Launched) -> Iterator[Launched]:
-    """Nothing runs on it but sshd, before and after."""
-    yield _cluster
-    _cluster.clean()
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[Launched]:
-    """A cluster that the test may break."""
-    with launched(sshd, **SETTINGS) as made:
-        yield made
-        made.close()
+_cluster, cluster, own_cluster = fixtures(functools.partial(launched, sshd, **SETTINGS))
 
 
 def test_a_script_has_the_machines_as_its_hosts(cluster: Launched) -> None:

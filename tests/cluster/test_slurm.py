@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.launched import TRAIN, Launched, launched
+from tests.cluster.launched import RANKS, TRAIN, Launched, fixtures, launched
 from tests.cluster.slurm import CONFIGURATION, slurm, why_no_slurm
 from tests.support.programs import ROOT
 from tests.support.waiting import wait_until
@@ -18,28 +18,9 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm())
 
 SRUN = ("srun", "-N2", "--ntasks-per-node=1", "meshrt", "launch", TRAIN)
-RANKS = ["rank 0 is on n1", "rank 1 is on n1", "rank 2 is on n2", "rank 3 is on n2"]
 
 
-@pytest.fixture(scope="module")
-def _cluster() -> Iterator[Launched]:
-    with launched(slurm, SLURM_CONF=CONFIGURATION) as made:
-        yield made
-
-
-@pytest.fixture
-def cluster(_cluster: Launched) -> Iterator[Launched]:
-    """Nothing runs on it but SLURM, before and after."""
-    yield _cluster
-    _cluster.clean()
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[Launched]:
-    """A cluster that the test may break."""
-    with launched(slurm, SLURM_CONF=CONFIGURATION) as made:
-        yield made
-        made.close()
+_cluster, cluster, own_cluster = fixtures(functools.partial(launched, slurm, SLURM_CONF=CONFIGURATION))
 
 
 def jobs(cluster: Launched) -> list[str]:

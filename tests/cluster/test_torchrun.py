@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from tests.cluster.launched import TRAIN, Launched, launched
+from tests.cluster.launched import TRAIN, Launched, fixtures, launched
 
 # Without loading it: that takes seconds.
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
-RANKS = ["rank 0 is on n1", "rank 1 is on n1", "rank 2 is on n2", "rank 3 is on n2"]
 
-
-@pytest.fixture(scope="module")
-def _cluster() -> Iterator[Launched]:
-    # The home is not shared: torch's store is the way to find each other.
-    with launched(HOME="/tmp/home") as made:
-        yield made
-
-
-@pytest.fixture
-def cluster(_cluster: Launched) -> Iterator[Launched]:
-    """Nothing runs on it, before and after."""
-    yield _cluster
-    _cluster.clean()
+# The home is not shared: torch's store is the way to find each other.
+_cluster, cluster, _ = fixtures(functools.partial(launched, HOME="/tmp/home"))
 
 
 #: torchrun's own rendezvous: which machine is the first one is not known before.
