@@ -1,0 +1,30 @@
+"""When a process waits for its own end: a rank whose host agent, which has its store, has ended."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from meshrt.store.registrars import Registrars
+
+
+@pytest.mark.parametrize(
+    ("home", "lost", "waits"),
+    [
+        (os.getppid(), True, True),
+        (os.getppid(), False, False),
+        (os.getpid() + 1, True, False),  # of the script, the agent is a child
+    ],
+)
+def test_a_rank_waits_for_its_end_and_no_other_process_does(
+    home: int, lost: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("meshrt.store.registrars.time.sleep", slept.append)
+    registrars = Registrars("/nowhere", bytes(32), lambda _seconds: home, lambda _pid: "", lambda: None)
+    registrars.wait_for_own_end()
+    assert slept == [], "there is no connection yet"
+    registrars.of(home).lost = lost
+    registrars.wait_for_own_end()
+    assert bool(slept) is waits
