@@ -8,14 +8,18 @@ import pytest
 
 from meshrt.store.registrars import Registrars
 
+AGENT_OF_RANK = os.getppid()
+AGENT_OF_SCRIPT = os.getpid() + 1  # a child
+
 
 @pytest.mark.parametrize(
     ("home", "lost", "waits"),
     [
-        (os.getppid(), True, True),
-        (os.getppid(), False, False),
-        (os.getpid() + 1, True, False),  # of the script, the agent is a child
+        (AGENT_OF_RANK, True, True),
+        (AGENT_OF_RANK, False, False),
+        (AGENT_OF_SCRIPT, True, False),
     ],
+    ids=["agent lost", "agent lives", "agent of the script"],  # a pid in a name differs between the test processes
 )
 def test_a_rank_waits_for_its_end_and_no_other_process_does(
     home: int, lost: bool, waits: bool, monkeypatch: pytest.MonkeyPatch
