@@ -91,8 +91,14 @@ def kill_descendants(patience: float = 10.0) -> int:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed.update(left)
+        reap()
         time.sleep(0.01)
+    reap()
+    return len(killed)
+
+
+def reap() -> None:
+    """Collect the ended children: the first process of a pid namespace ends only when all others of it are collected."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    return len(killed)
