@@ -45,6 +45,11 @@ _RECEIVE = 1 << 18
 _ENCRYPT = 1 << 16
 #: Bytes of small parts that are joined, so that they share a record.
 _JOIN = 1 << 14
+#: Bytes that `SecureSocket.recv` decrypts at once: a record. Memory for as much as `Link` asks for would be mapped and
+#: cleared for each message of a few bytes, at the cost of several round trips.
+_DECRYPT = 1 << 14
+#: As a number: operations on the flags of `socket` take longer than a decryption.
+_PEEK = int(socket.MSG_PEEK)
 
 _Part = bytes | bytearray | memoryview
 
@@ -129,17 +134,17 @@ class SecureSocket:
             OSError: The connection has failed.
         """
         with self._lock:
-            if not flags & socket.MSG_PEEK:
+            if not flags & _PEEK:
                 if not self._peeked:
                     return self._decrypt_some(size)
                 data, self._peeked = self._peeked[:size], self._peeked[size:]
                 return data
-            if len(self._peeked) < size:
-                try:
-                    self._peeked += self._decrypt_some(size - len(self._peeked))
-                except BlockingIOError:
-                    if not self._peeked:
-                        raise
+            try:
+                while len(self._peeked) < size and (more := self._decrypt_some(size - len(self._peeked))):
+                    self._peeked += more
+            except BlockingIOError:
+                if not self._peeked:
+                    raise
             return self._peeked[:size]
 
     def recv_into(self, target: memoryview) -> int:
@@ -223,14 +228,15 @@ class SecureSocket:
             self._unsent = self._unsent[self._sock.send(self._unsent) :]
 
     def _decrypt_some(self, size: int) -> bytes:
-        data = bytearray(size)
+        data = bytearray(min(size, _DECRYPT))
         return bytes(memoryview(data)[: self._decrypt(memoryview(data))])
 
     def _decrypt(self, target: memoryview) -> int:
         """Decrypt into ``target``; what has come is enough, or the kernel is asked once. 0: the end."""
-        count = self._decrypt_received(target)
-        if count or self._ended:
-            return count
+        if not (self._open and self._dry):
+            count = self._decrypt_received(target)
+            if count or self._ended:
+                return count
         data = self._sock.recv(_RECEIVE)
         if not data:
             return 0
@@ -248,7 +254,8 @@ class SecureSocket:
                 self._greet()
                 with contextlib.suppress(BlockingIOError):  # the next call goes on
                     self._write_unsent()
-            while self._open and count < len(target):
+            # What is neither here nor there is at most the beginning of a record: asked for, it would be an exception.
+            while self._open and count < len(target) and (self._incoming.pending or self._tls.pending()):
                 # With a buffer it returns a number; typeshed knows only the other way.
                 read = cast(int, self._tls.read(len(target) - count, target[count:]))
                 if not read:
@@ -265,8 +272,11 @@ class SecureSocket:
         return count
 
 
-def _chunks(parts: Sequence[_Part], skip: int) -> Iterator[bytearray | memoryview]:
+def _chunks(parts: Sequence[_Part], skip: int) -> Iterator[_Part]:
     """Yield what is encrypted at once, without the first ``skip`` bytes: small parts joined, large ones divided."""
+    if len(parts) == 1 and not skip and len(parts[0]) <= _JOIN:
+        yield parts[0]
+        return
     joined = bytearray()
     for part in parts:
         view = memoryview(part)[skip:]
