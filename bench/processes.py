@@ -98,7 +98,7 @@ def kill_descendants(patience: float = 10.0) -> int:
 
 
 def reap() -> None:
-    """Collect the ended children: the first process of a pid namespace ends only when all others of it are collected."""
+    """Collect the ended children: the first process of a pid namespace has all orphans of it as children."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
