@@ -78,7 +78,7 @@ class SecureSocket:
         #: Sent before the state was open.
         self._early = bytearray()
         #: Encrypted bytes that the kernel has not taken.
-        self._unsent = memoryview(preface)
+        self._unsent: bytes | memoryview = preface
         #: Bytes of the sender that these are: they do not count as sent yet.
         self._ahead = 0
         #: Decrypted, and looked at by MSG_PEEK.
@@ -176,7 +176,7 @@ class SecureSocket:
             try:
                 for chunk in _chunks(parts, taken):
                     self._tls.write(chunk)
-                    self._unsent = memoryview(self._outgoing.read())
+                    self._unsent = self._outgoing.read()
                     self._ahead = len(chunk)
                     self._write_unsent()
                     taken += self._ahead
@@ -213,7 +213,7 @@ class SecureSocket:
         except ssl.SSLError as error:
             self._say_why()
             raise _failure(error) from None
-        self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
+        self._unsent = bytes(self._unsent) + self._outgoing.read()
 
     def _say_why(self) -> None:
         """Send the alert that tells the peer of an error, if the kernel takes it."""
@@ -225,7 +225,8 @@ class SecureSocket:
     def _write_unsent(self) -> None:
         """Raises BlockingIOError: not all of it was taken."""
         while self._unsent:
-            self._unsent = self._unsent[self._sock.send(self._unsent) :]
+            sent = self._sock.send(self._unsent)
+            self._unsent = memoryview(self._unsent)[sent:] if sent < len(self._unsent) else b""
 
     def _decrypt_some(self, size: int) -> bytes:
         data = bytearray(min(size, _DECRYPT))
@@ -346,7 +347,7 @@ class SecureLink(Link):
         An error, or the end, behind what is returned is found by the next read.
         """
         frames = super().read()
-        if frames is not None:
+        if frames is not None and self._secure.pending:
             with contextlib.suppress(OSError):
                 while self._secure.pending:
                     frames += self._receive() or ()
