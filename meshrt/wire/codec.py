@@ -275,13 +275,11 @@ def _pickler_class() -> type:
     import cloudpickle.cloudpickle as cp  # start-up: imported where plain pickle does not do
 
     def reduce_code(code: types.CodeType) -> object:
-        alias = source.alias_of(code)
-        if alias is not None:
-            code = code.replace(co_filename=alias)
-        return cp._code_reduce(code)
+        build, facts = cp._code_reduce(code)
+        return _with_file, (source.alias_of(code) or code.co_filename, build, *facts)
 
     class SourcePickler(cp.Pickler):  # type: ignore[misc]
-        """cloudpickle that gives code without a file a name under which its source can be asked for."""
+        """cloudpickle that keeps the file of code, or gives it a name under which its source can be asked for."""
 
         _table: ClassVar = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
 
@@ -296,6 +294,11 @@ def _pickler_class() -> type:
             return super()._dynamic_function_reduce(func)
 
     return SourcePickler
+
+
+def _with_file(name: str, build: Callable[..., types.CodeType], *facts: object) -> types.CodeType:
+    """Return unpickled code with the name of its file: from 3.1.3 on, cloudpickle writes another one in its place."""
+    return build(*facts).replace(co_filename=name)
 
 
 def warm_up() -> None:

@@ -251,3 +251,10 @@ def test_an_error_for_want_of_memory_names_the_size() -> None:
     refused = Unreceived(200, OSError(errno.ENOMEM, "Cannot allocate memory"))
     with pytest.raises(MemoryError, match="a message of 200 bytes was not received: Cannot allocate memory"):
         codec.decode(refused, [10])
+
+
+def test_code_by_value_keeps_its_file_names() -> None:
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile("def outer():\n    def inner(): pass\n    return inner\n", "/somewhere/train.py", "exec"), space)
+    found = back(space["outer"])
+    assert found.__code__.co_filename == found().__code__.co_filename == "/somewhere/train.py"
