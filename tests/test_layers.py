@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("inspect",),
     ("memory",),
     ("failure", "timeline", "top"),
+    ("spmd",),
     ("debug",),
     ("commands",),
     ("cli",),

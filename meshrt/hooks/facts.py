@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -87,6 +88,12 @@ class ActorState(msgspec.Struct):
     instance: Any = None
     #: The calls of concurrent endpoints that run beside ``call``, by their asyncio task, the oldest first.
     concurrent: Mapping[asyncio.Task[None], EndpointCall] = {}
+
+    @property
+    def script(self) -> Mapping[str, object] | None:
+        """The names of the script that the actor runs, as actors of the runtime's own do (`meshrt.spmd`); or None."""
+        own = type(self.instance).__module__.startswith("meshrt.")
+        return vars(sys.modules["__main__"]) if own else None
 
     @property
     def serves(self) -> EndpointCall | None:

@@ -52,6 +52,10 @@ def _of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
             continue
         for name, value in [*attributes(actor.instance), *slots(actor.instance)]:
             yield Variable(actor.name, "attribute", f"self.{name}", value)
+        if actor.script is not None and id(actor.script) not in told:
+            told.add(id(actor.script))
+            for name, value in own_names(actor.script):
+                yield Variable(actor.name, "global", name, value)
         for cls in _own_classes(type(actor.instance)):
             if id(cls) not in told:
                 told.add(id(cls))

@@ -65,6 +65,9 @@ class AgentReports:
         if record.agent_of[rank].machine:
             kept = record.last_lines.setdefault(rank, deque(maxlen=_LINES))
             kept.extend(line[:_LINE_MAX] for _, line in output.lines[-_LINES:])
+        if not record.prefixed:
+            self._terminal.write("".join(f"{line}\n" for _, line in output.lines), err=output.err)
+            return
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
         first = next(iter(record.actors_of(rank, stopped=True)), record.name)
         text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in output.lines)

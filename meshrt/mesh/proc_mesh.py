@@ -89,7 +89,7 @@ def proc_mesh(
     elif not sizes:
         sizes = default_sizes()
     placed_by = None if engine is None else engine_of(engine)
-    mesh = _spawn(MeshSpec.make(name, sizes, env, setup, preload, post_mortem), Hosts(placed_by))
+    mesh = start_mesh(MeshSpec.make(name, sizes, env, setup, preload, post_mortem), Hosts(placed_by))
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
     if dap is not None:
@@ -100,10 +100,10 @@ def proc_mesh(
 def this_host() -> HostMesh:
     """Return the host that this process runs on, as a mesh without dimensions: in a rank, that of the rank."""
     if not has_runtime() or current_runtime().is_root:
-        return HostMesh(_spawn, Shape.unity(), Hosts(_local_engine() if default_engine() is not None else None))
+        return HostMesh(start_mesh, Shape.unity(), Hosts(_local_engine() if default_engine() is not None else None))
     runtime = current_runtime()
     rank = Shape((), Slice(offset=runtime.rank, sizes=(), strides=()))
-    return HostMesh(_spawn, rank, Hosts(mesh_id=runtime.mesh_id), (runtime.host,))
+    return HostMesh(start_mesh, rank, Hosts(mesh_id=runtime.mesh_id), (runtime.host,))
 
 
 def _local_engine() -> Engine:
@@ -124,10 +124,11 @@ def host_mesh(hosts: int, engine: Engine | str | None = None) -> HostMesh:
     if type(hosts) is not int or hosts < 1:
         raise UsageError(f"hosts={hosts!r}: expected how many there are, an integer of 1 or more")
     placed_by = None if engine is None else engine_of(engine)
-    return HostMesh(_spawn, Shape.from_extent({"hosts": hosts}), Hosts(placed_by, hosts))
+    return HostMesh(start_mesh, Shape.from_extent({"hosts": hosts}), Hosts(placed_by, hosts))
 
 
-def _spawn(spec: MeshSpec, hosts: Hosts) -> ProcMesh:
+def start_mesh(spec: MeshSpec, hosts: Hosts) -> ProcMesh:
+    """Start the processes that a checked request asks for. Raises as `proc_mesh`."""
     owner = owner_for_new()
     if spec.setup is not None:
         try:
@@ -315,7 +316,7 @@ class ProcMesh(MeshTrait):
         """
         shape = first_ranks(self._own_shape, self._address.host_of)
         names = tuple(about(self._mesh_id, rank)[0] for rank in shape.ndslice)
-        return HostMesh(_spawn, shape, Hosts(mesh_id=self._mesh_id), names)
+        return HostMesh(start_mesh, shape, Hosts(mesh_id=self._mesh_id), names)
 
     @property
     def initialized(self) -> Future[None]:

@@ -109,6 +109,8 @@ class MeshRecord:
         self._births = births
         self.progress = progress
         self.shape = Shape.from_extent(spec.extent)
+        #: Whether the terminal shows which rank has printed a line.
+        self.prefixed = spec.prefixed
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]

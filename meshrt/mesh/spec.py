@@ -88,6 +88,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
     rank_env: Mapping[int, Mapping[str, str]]
     setup: Callable[[], object] | None
     preload: tuple[str, ...]
+    #: Whether the terminal shows which rank has printed a line.
+    prefixed: bool = True
 
     @classmethod
     def make(
@@ -98,6 +100,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
         setup: Callable[[], object] | None,
         preload: Iterable[str],
         post_mortem: PostMortem = None,
+        *,
+        prefixed: bool = True,
     ) -> MeshSpec:
         """Check what the user gave. Raises UsageError."""
         for label, size in sizes.items():
@@ -130,7 +134,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
                 raise UsageError(f"post_mortem is True, False or 'dump', not {post_mortem!r}")
             common = {**common, _VARIABLE: _POST_MORTEM[post_mortem]}
         _check_switches(os.environ)
-        return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
+        return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules, prefixed)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).

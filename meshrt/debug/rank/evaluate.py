@@ -139,11 +139,15 @@ class _Output(io.StringIO):
 
 
 def namespace_of(actor: ActorState) -> dict[str, Any]:
-    """Return the names that an expression in ``actor`` sees: ``self``, and the globals of its class's module."""
+    """Return the names that an expression in ``actor`` sees: ``self``, and the globals of its class's module, or of
+    the script that it runs.
+    """
     cls = type(actor.instance)
     names: Mapping[str, Any] = {}
     module = sys.modules.get(cls.__module__)
-    if module is not None and module.__dict__.get(cls.__name__) is cls:
+    if actor.script is not None:
+        names = actor.script
+    elif module is not None and module.__dict__.get(cls.__name__) is cls:
         names = module.__dict__
     else:
         # Code that came by value is in no module: its functions have their globals.

@@ -6,7 +6,7 @@ import builtins
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
@@ -30,7 +30,7 @@ class Script:
         if words[0] == "-m":
             if len(words) < 2:
                 raise UsageError("-m: expected the name of a module")
-            sys.path.insert(0, os.getcwd())
+            _put_first(os.getcwd())
             self._spec = _spec_of(words[1])
             self._file = str(self._spec.origin)
             self._arguments = [self._file, *words[2:]]
@@ -39,7 +39,7 @@ class Script:
             self._arguments = list(words)
             if not os.path.isfile(self._file):
                 raise UsageError(f"there is no script {words[0]}")
-            sys.path.insert(0, str(Path(self._file).resolve().parent))
+            _put_first(str(Path(self._file).resolve().parent))
 
     def run(self) -> int:
         """Run it; returns the exit status. An error is shown as Python shows it.
@@ -47,6 +47,21 @@ class Script:
         Raises:
             SystemExit: Of the script.
         """
+        return self.guard(self.execute)
+
+    def guard(self, function: Callable[[], object]) -> int:
+        """Call ``function`` as the script that it is part of; see `run`."""
+        try:
+            function()
+        except SystemExit:
+            raise
+        except BaseException as error:
+            _show(error)
+            return 1
+        return 0
+
+    def execute(self) -> None:
+        """Run it. Raises what it raises."""
         sys.argv[:] = self._arguments
         main = ModuleType("__main__")
         sys.modules["__main__"] = main
@@ -59,14 +74,7 @@ class Script:
             __loader__=loader,
             __package__=spec.parent if spec is not None else None,
         )
-        try:
-            exec(self._code(), main.__dict__)
-        except SystemExit:
-            raise
-        except BaseException as error:
-            _show(error)
-            return 1
-        return 0
+        exec(self._code(), main.__dict__)
 
     def _code(self) -> CodeType:
         if self._spec is not None:
@@ -75,6 +83,13 @@ class Script:
                 raise ImportError(f"{self._spec.name} has no code")
             return code
         return compile(Path(self._file).read_bytes(), self._file, "exec", dont_inherit=True)
+
+
+def _put_first(directory: str) -> None:
+    """Have Python look for modules of the script, in place of those of this command."""
+    if sys.flags.safe_path or sys.path[:1] == [directory]:
+        return
+    sys.path[:1] = [directory]
 
 
 def _spec_of(name: str) -> ModuleSpec:

@@ -1,0 +1,75 @@
+"""``meshrt run -n 8 train.py``: all ranks of a script on this machine.
+
+This process is the root of a program with one mesh. Each of its ranks runs the script as one call of the actor `Main`,
+so all tools see an ordinary actor. The first failure ends the call, and so all ranks, as under torchrun; then they are
+started again, if restarts are left.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+
+from meshrt.commandline.command import Arguments
+from meshrt.engine.launch.script import Script
+from meshrt.errors import MeshError, one_line
+from meshrt.failure.run import show as run_alone
+from meshrt.mesh.hosts import Hosts
+from meshrt.mesh.proc_mesh import start_mesh
+from meshrt.mesh.spec import MeshSpec
+from meshrt.selection import Point
+from meshrt.spmd.main import Main
+from meshrt.spmd.world import World, dimensions
+
+__all__ = ["ACTOR", "show"]
+
+#: The actor that runs the script.
+ACTOR = "main"
+
+
+def show(arguments: Arguments) -> int:
+    """Run ``meshrt run``. Returns the exit status: 1 if a rank has failed."""
+    ranks, mesh = arguments["nproc_per_node"], arguments["mesh"]
+    if ranks is None and not mesh:
+        return run_alone(arguments)
+    sizes = dimensions(ranks, mesh)
+    script = Script(arguments["words"])
+    return script.guard(lambda: _run(arguments["words"], sizes, arguments["max_restarts"]))
+
+
+def _run(words: list[str], sizes: dict[str, int], max_restarts: int) -> None:
+    """Run the script on all ranks, again where that is allowed. Raises the error of the first rank that fails."""
+    run_id = secrets.token_hex(4)
+    for attempt in range(max_restarts + 1):
+        spec = _spec(sizes, run_id, attempt, max_restarts)
+        with start_mesh(spec, Hosts()) as mesh:
+            try:
+                mesh.spawn(ACTOR, Main).run.call(words).get()
+                return
+            except MeshError as error:
+                if attempt == max_restarts:
+                    raise
+                said = f"attempt {attempt + 1} of {max_restarts + 1} has failed, all ranks are started again"
+                print(f"meshrt: {said}: {one_line(str(error), 200)}", file=sys.stderr, flush=True)
+
+
+def _spec(sizes: dict[str, int], run_id: str, attempt: int, max_restarts: int) -> MeshSpec:
+    count = 1
+    for size in sizes.values():
+        count *= size
+    world = World(count, _free_port(), run_id, attempt, max_restarts)
+
+    def variables(point: Point) -> dict[str, str]:
+        return world.variables(point.rank, os.environ)
+
+    name = "run" if not attempt else f"run-{attempt + 1}"
+    return MeshSpec.make(name, sizes, variables, None, (), prefixed=False)
+
+
+def _free_port() -> int:
+    """Return a port that is free now, for ``MASTER_PORT``."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port

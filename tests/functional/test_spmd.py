@@ -1,0 +1,201 @@
+"""``meshrt run -n``: scripts that know nothing of meshrt, as they run, end and are looked into."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.footprint import marked_processes
+from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
+
+FACTS = """\
+import json, os, sys
+facts = {
+    "argv": sys.argv, "path": sys.path[0], "name": __name__, "file": __file__, "package": __package__,
+    "main": sys.modules["__main__"].__dict__ is globals(), "cwd": os.getcwd(), "flags": sys.flags.safe_path,
+}
+print(json.dumps([int(os.environ.get("RANK", 0)), facts]), flush=True)
+"""
+TRAIN = """\
+import os, signal, sys, time
+
+rank = int(os.environ["RANK"])
+loss = rank * 10
+if rank == 1:
+    exec(sys.argv[1])
+"""
+
+
+def script(tmp_path: Path, text: str, name: str = "train.py") -> str:
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def run(*words: str, ranks: int = 2, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return run_python("-m", "meshrt", "run", "-n", str(ranks), *words, cwd=cwd)
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "meshrt", "run", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as made:
+        try:
+            yield made
+        finally:
+            made.kill()
+
+
+def facts_of(done: subprocess.CompletedProcess[str]) -> dict[int, dict[str, object]]:
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def test_a_script_finds_what_python_gives_it(tmp_path: Path) -> None:
+    path = script(tmp_path, FACTS)
+    plain = facts_of(run_python(path, "--lr", "3e-4", "-m"))[0]
+    assert facts_of(run(path, "--lr", "3e-4", "-m")) == {0: plain, 1: plain}
+
+
+def test_a_module_with_a_relative_import(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    script(tmp_path / "pkg", "")
+    script(tmp_path / "pkg", "VALUE = 5\n", "other.py")
+    script(tmp_path / "pkg", "from .other import VALUE\nassert VALUE == 5\n" + FACTS, "go.py")
+    plain = facts_of(run_python("-m", "pkg.go", "x", cwd=tmp_path))[0]
+    assert facts_of(run("-m", "pkg.go", "x", cwd=tmp_path)) == {0: plain, 1: plain}
+
+
+def test_children_that_import_the_script_again(tmp_path: Path) -> None:
+    text = (
+        "import multiprocessing, os\n"
+        "def double(x): return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(os.environ['RANK'], pool.map(double, [1, 2]))\n"
+    )
+    done = run(script(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0 [2, 4]", "1 [2, 4]"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "cause"),
+    [
+        ("pass", 0, ""),
+        ("sys.exit(0)", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 1, "SystemExit: 3"),
+        ("raise ValueError('bad batch')", 1, "ValueError: bad batch"),
+        ("os._exit(7)", 1, "exited with code 7"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 1, "was killed by SIGKILL"),
+    ],
+)
+def test_the_status_and_the_root_cause(code: str, status: int, cause: str, tmp_path: Path) -> None:
+    done = run(script(tmp_path, TRAIN), code)
+    assert done.returncode == status, done.stderr
+    if cause:
+        root = done.stderr.partition("ROOT CAUSE  main rank 1 ")[2]
+        assert cause in root and done.stderr.count("ROOT CAUSE") == 1, done.stderr
+    else:
+        assert done.stderr == ""
+
+
+def test_the_first_failure_ends_ranks_that_would_wait_for_ever(tmp_path: Path) -> None:
+    text = TRAIN + "else:\n    time.sleep(3600)\n"
+    done = run(script(tmp_path, text), "raise ValueError('bad batch')", ranks=3)
+    assert done.returncode == 1 and "train.py" in done.stderr and "time.sleep" in done.stderr
+
+
+def test_all_ranks_are_started_again(tmp_path: Path) -> None:
+    text = (
+        "import os\n"
+        "attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+        "print(attempt, os.environ['RANK'], flush=True)\n"
+        "if attempt < 2 and os.environ['RANK'] == '1':\n"
+        "    raise ValueError('bad batch')\n"
+    )
+    path = script(tmp_path, text)
+    done = run("--max-restarts", "2", path)
+    assert done.returncode == 0, done.stderr
+    assert {line for line in done.stdout.splitlines() if line.endswith("1")} == {"0 1", "1 1", "2 1"}
+    said = [line for line in done.stderr.splitlines() if "attempt" in line]
+    assert [re.sub(r"on .*, pid \d+", "on HOST", line) for line in said] == [
+        f"meshrt: attempt {number} of 3 has failed, all ranks are started again: "
+        "main.run() raised on rank 1 (hosts=0, gpus=1) on HOST: ValueError: bad batch"
+        for number in (1, 2)
+    ]
+    done = run("--max-restarts", "1", path)
+    assert done.returncode == 1 and done.stderr.count("ROOT CAUSE") == 1 and "ValueError: bad batch" in done.stderr
+
+
+def test_ranks_are_looked_into_by_the_dimensions_of_the_script(tmp_path: Path) -> None:
+    path = script(tmp_path, TRAIN + "print('ready', flush=True)\ntime.sleep(3600)\n")
+    with running("--mesh", "dp=2,tp=2", path, "pass") as program:
+        assert program.stdout is not None
+        assert [program.stdout.readline() for _ in range(4)] == ["ready\n"] * 4
+
+        def debug(*commands: str) -> str:
+            words = [word for command in commands for word in ("-c", command)]
+            done = run_python("-m", "meshrt.debug", "--pid", str(program.pid), *words)
+            return done.stdout
+
+        shown = debug("where", "p main ranks(dp=1, tp=0) loss", "p main loss")
+        assert "4 ranks of run" in shown and "train.py:7" in shown and "blocked" in shown
+        assert "[2] 20\n" in shown and all(f"[{rank}] {rank * 10}\n" in shown for rank in range(4))
+        shown = debug("interrupt main ranks(tp=1)", "attach main 3", "p loss", "u", "detach", "continue")
+        assert "(dp=1" not in shown.partition("attached")[0] and "\n30\n" in shown and "2 ranks of main (1,3)" in shown
+        memory = run_python("-m", "meshrt", "memory", "--vars", "-p", str(program.pid))
+        assert "script and its host agents" in memory.stdout, memory.stderr
+        program.send_signal(signal.SIGINT)
+        program.wait(30)
+        assert program.returncode == -signal.SIGINT
+    wait_until(lambda: not marked_processes())
+
+
+def test_a_breakpoint_stops_its_rank_alone(tmp_path: Path) -> None:
+    with running("-n", "2", script(tmp_path, TRAIN), "breakpoint(); print('went on')") as program:
+        words = ["-c", "wait main", "-c", "attach main 1", "-c", "p loss", "-c", "c"]
+
+        def looked() -> bool:  # the program can be found when its mesh has started
+            done = run_python("-m", "meshrt.debug", "--pid", str(program.pid), *words)
+            return "\n10\n" in done.stdout
+
+        wait_until(looked, 60)
+        out, err = program.communicate(timeout=60)
+        assert program.returncode == 0 and out == "went on\n", err
+        assert "rank 1 of main stopped at " in err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-n", "0", "train.py"], "'0' is not a number of ranks"),
+        (["-n", "2", "missing.py"], "there is no script missing.py"),
+        (["-n", "2", "-m", "missing_module"], "there is no module missing_module"),
+        (["--mesh", "dp", "train.py"], "'dp' is not a dimension"),
+        (["-n", "3", "--mesh", "dp=2", "train.py"], "--mesh dp=2 has 2 ranks, and -n is 3"),
+        (["-n", "2", "--max-restarts", "-1", "train.py"], "not a number of restarts"),
+    ],
+)
+def test_what_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
+    script(tmp_path, "")
+    done = run_python("-m", "meshrt", "run", *words, cwd=tmp_path)
+    assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr
+
+
+def test_no_process_is_left(tmp_path: Path) -> None:
+    text = TRAIN + "import subprocess\nsubprocess.Popen(['sleep', '3600'], start_new_session=True)\n"
+    assert run(script(tmp_path, text), "pass").returncode == 0
+    wait_until(lambda: not marked_processes())
