@@ -29,7 +29,7 @@ class Known:
 
     actors: Sequence[str] = ()
     dims: Sequence[str] = ()
-    stopped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stopped: Mapping[str, Sequence[int]] = field(default_factory=dict)
     runs: Sequence[str] = ()
 
 
@@ -116,7 +116,7 @@ def _values(argument: Argument, given: Sequence[str], known: Known, table: AnyTa
         case Kind.RANKS:  # a shell wants quotes around brackets
             return ["--ranks"] if offer is Offer.SHELL else ["ranks("]
         case Kind.RANK:
-            return list(known.stopped.get(given[0], ())) if given else []
+            return [str(rank) for rank in known.stopped.get(given[0], ())] if given else []
         case Kind.RUN:  # or its directory, or a file
             return [*known.runs, *_files(offer, True)]
         case Kind.PLACE | Kind.WORDS:

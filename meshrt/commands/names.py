@@ -11,7 +11,10 @@ __all__ = ["COMMAND"]
 
 def _names(prompt: Prompt, arguments: Arguments) -> Outcome:
     found = prompt.client.ask(Names())
-    stopped = {actor: f"  stopped ranks: {', '.join(ranks)}" if ranks else "" for actor, ranks in found.stopped.items()}
+    stopped = {
+        actor: f"  stopped ranks: {', '.join(map(str, ranks))}" if ranks else ""
+        for actor, ranks in found.stopped.items()
+    }
     lines = [actor + ranks for actor, ranks in stopped.items()]
     dims = ", ".join(found.dims)
     text = "\n".join([*(lines or ["no actor yet"]), *([f"dimensions: {dims}"] if dims else [])])
@@ -26,6 +29,6 @@ COMMAND = Command(
     record={
         "actors": "their names",
         "dims": "labels of dimensions",
-        "stopped": "`{actor: [rank, ...]}`, ranks as texts",
+        "stopped": "`{actor: [rank, ...]}`, numbers of ranks",
     },
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from meshrt.commandline.command import Arguments, Command, Group, Outcome
-from meshrt.debug.operations import Status
 from meshrt.debug.prompt.context import Prompt, plain
 from meshrt.debug.prompt.tables import status
+from meshrt.inspect.operations import ReadStatus
 
 __all__ = ["COMMAND"]
 
 
 def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
-    found = prompt.client.ask(Status(hosts=True))
-    return Outcome(status(found, found.terminals, found.own), plain(found))
+    found = prompt.client.ask(ReadStatus(hosts=True))
+    return Outcome(status(found), plain(found))
 
 
 COMMAND = Command(

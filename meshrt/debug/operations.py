@@ -23,7 +23,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
 from meshrt.inspect.facts import Facts
-from meshrt.inspect.operations import ProgramStatus, RankRow
+from meshrt.inspect.operations import RankRow
 
 __all__ = [
     "Asked",
@@ -59,8 +59,6 @@ __all__ = [
     "Send",
     "Sent",
     "Snapshot",
-    "Status",
-    "StatusAnswer",
     "Wait",
     "WaitResult",
 ]
@@ -110,19 +108,6 @@ class Hello(Asked[Greeting], frozen=True, tag="debug.hello"):
 
     person: bool = False
     listens: bool = False
-
-
-class StatusAnswer(ProgramStatus, frozen=True, kw_only=True):
-    """The state of everything; ``terminals``: pids of those that persons use, ``own``: of the one that asks."""
-
-    terminals: Sequence[int]
-    own: int
-
-
-class Status(Asked[StatusAnswer], frozen=True, tag="debug.status"):
-    """The state of everything; ``hosts``: find out which hosts do not answer."""
-
-    hosts: bool = False
 
 
 class Notice(Report, frozen=True, tag="debug.notice"):

@@ -99,8 +99,12 @@ def _coordinates(shape: Shape, whole: Shape, rank: int) -> dict[str, int]:
         return whole.coordinates(rank)
 
 
-def status_of(targets: Targets, services: RootServices) -> ProgramStatus:
-    """Return a summary: meshes; the ranks of each actor by state and place; the waits."""
+def status_of(targets: Targets, services: RootServices, *, own: int) -> ProgramStatus:
+    """Return a summary: meshes; the ranks of each actor by state and place; the waits; the terminals.
+
+    Args:
+        own: The pid of the process that asks.
+    """
     meshes = [
         MeshStatus(
             mesh.mesh_id,
@@ -121,10 +125,18 @@ def status_of(targets: Targets, services: RootServices) -> ProgramStatus:
             since = [states[rank].since for rank in ranks]
             whose = (actor.label, actor.mesh.mesh_id, word, place, note)
             groups.append(StateGroup(*whose, ranks=ranks, count=len(ranks), since=min(since), latest=max(since)))
-    waits = program_of(services).sources.activity.waits()
+    sources = program_of(services).sources
+    waits = sources.activity.waits()
     waits.script(services.script_waits())
     told = waits_of(waits, {mesh.mesh_id: mesh.name for mesh in targets.meshes()})
-    return ProgramStatus(told.waits, told.waits_left_out, meshes=meshes, groups=groups)
+    return ProgramStatus(
+        told.waits,
+        told.waits_left_out,
+        meshes=meshes,
+        groups=groups,
+        terminals=sources.terminals(),
+        own=own,
+    )
 
 
 def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, Sequence[int]]:

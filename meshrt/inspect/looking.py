@@ -11,8 +11,10 @@ from meshrt.inspect.listing import rows_of, status_of, with_memory
 from meshrt.inspect.merged import MergedStacks
 from meshrt.inspect.operations import (
     FindOutput,
+    KnownNames,
     Listing,
     ListRanks,
+    Names,
     Output,
     Outputs,
     ProgramStatus,
@@ -30,6 +32,8 @@ __all__ = ["Looking"]
 
 _STACK_SECONDS = 1.0
 _MEASURE_SECONDS = 0.5
+#: Stopped ranks of one actor that are named for completion, at most.
+_MOST_NAMED = 200
 
 
 class Looking:
@@ -45,6 +49,7 @@ class Looking:
         self._services.serve_terminals(ReadStatus, self._status)
         self._services.serve_terminals(Where, self._where)
         self._services.serve_terminals(FindOutput, self._printing)
+        self._services.serve_terminals(Names, self._names)
 
     async def _targets(self, *, hosts: bool) -> Targets:
         return await self._program.looked() if hosts else self._program.targets
@@ -63,7 +68,7 @@ class Looking:
         return replace(listed, rows=with_memory(listed.rows, measured))
 
     async def _status(self, client: ToolClient, asked: ReadStatus) -> ProgramStatus:
-        return status_of(await self._targets(hosts=asked.hosts), self._services)
+        return status_of(await self._targets(hosts=asked.hosts), self._services, own=client.pid)
 
     async def _where(self, client: ToolClient, asked: Where) -> MergedStacks:
         """Return the merged stacks of ranks: of an actor, of a selection, or of all ranks."""
@@ -109,6 +114,17 @@ class Looking:
         return Outputs(
             [Output(label, mesh.mesh_id, mesh.name, sorted(members)) for label, mesh, members in found.values()]
         )
+
+    async def _names(self, client: ToolClient, asked: Names) -> KnownNames:
+        targets = self._program.targets
+        stopped: dict[str, list[int]] = {}
+        dims: dict[str, None] = {}
+        for actor in targets.actors():
+            stops = targets.stops(actor)
+            stopped[actor.label] = sorted(rank for rank, stop in stops.items() if stop.state is not None)[:_MOST_NAMED]
+            views = (actor.mesh.shape, *actor.views.values(), *(stop.view for stop in stops.values()))
+            dims.update(dict.fromkeys(label for view in dict.fromkeys(views) if view for label in view.labels))
+        return KnownNames(sorted(stopped), list(dims), stopped)
 
 
 def _record(post_mortem: PostMortem) -> Record:

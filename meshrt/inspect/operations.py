@@ -163,10 +163,17 @@ class StateGroup(Data, frozen=True):
 
 
 class ProgramStatus(Waits, frozen=True, kw_only=True):
-    """A summary of a program."""
+    """A summary of a program.
+
+    Attributes:
+        terminals: Pids of the debugger's terminals that persons use.
+        own: The pid of the process that asks.
+    """
 
     meshes: Sequence[MeshStatus]
     groups: Sequence[StateGroup]
+    terminals: Sequence[int]
+    own: int
 
 
 class ReadStatus(Operation[ProgramStatus], frozen=True, tag="inspect.status"):
@@ -212,12 +219,12 @@ class FindOutput(Operation[Outputs], frozen=True, tag="inspect.printing"):
 
 
 class KnownNames(Data, frozen=True):
-    """Names for completion: actors, dimensions, and the numbers of stopped ranks by actor, as texts."""
+    """Names for completion: actors, dimensions, and the numbers of stopped ranks by actor."""
 
     actors: Sequence[str]
     dims: Sequence[str]
-    stopped: Mapping[str, Sequence[str]]
+    stopped: Mapping[str, Sequence[int]]
 
 
-class Names(Operation[KnownNames], frozen=True, tag="debug.names"):
+class Names(Operation[KnownNames], frozen=True, tag="inspect.names"):
     """The names that may be typed now."""

@@ -6,7 +6,7 @@ loads the inspection.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -86,8 +86,13 @@ class _Nothing:
 
 @dataclass(slots=True)
 class Sources:
-    """The sources of one program. A plug-in that is loaded replaces the one that knows nothing."""
+    """The sources of one program. A plug-in that is loaded replaces the one that knows nothing.
+
+    Attributes:
+        terminals: Returns the pids of the debugger's terminals that persons use.
+    """
 
     stops: StopSource = field(default_factory=_Nothing)
     holds: HoldSource = field(default_factory=_Nothing)
     activity: ActivitySource = field(default_factory=_Nothing)
+    terminals: Callable[[], Sequence[int]] = field(default=lambda: ())

@@ -55,7 +55,7 @@ class Schema:
 
 
 #: What commands write with ``--json``, their errors included. Those of the prompt write `DEBUG`.
-DEBUG = Schema("meshrt debug", 2)
+DEBUG = Schema("meshrt debug", 3)
 LOGS = Schema("meshrt logs", 2)
 MEMORY = Schema("meshrt memory", 1)
 POSTMORTEM = Schema("meshrt postmortem", 2)

@@ -84,7 +84,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
                 outcomes["answered"] += 1
                 assert isinstance(answer, dict)
             assert not client.closed
-            assert me.client.ask(asked("debug.status"))["meshes"][0]["alive"] == 2
+            assert me.client.ask(asked("inspect.status"))["meshes"][0]["alive"] == 2
 
         send()
         assert min(outcomes.values()) > 50, outcomes

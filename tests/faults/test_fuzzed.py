@@ -20,10 +20,9 @@ from tests.support.control import fields_of, raw_frame
 LONG = 60
 #: Of terminals; those that a rank would stop at, or wait for a person, are none of them.
 OPERATIONS = (
-    "debug.hello", "inspect.list", "debug.names", "debug.status", "debug.attach", "debug.detach", "debug.send",
+    "debug.hello", "inspect.list", "inspect.names", "inspect.status", "debug.attach", "debug.detach", "debug.send",
     "debug.complete", "debug.cast", "debug.continue", "debug.leave", "debug.print", "inspect.where", "memory.look",
     "top.look", "debug.logs", "inspect.printing", "debug.break", "debug.clear", "debug.breaks", "debug.postmortem",
-    "inspect.status",
     "timeline.begin", "timeline.take", "timeline.end", "timeline.drop", "dap.which", "dap.data", "dap.close", "no.such",
 )  # fmt: skip
 BODIES: list[dict[str, Any]] = [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from meshrt import Actor, endpoint, proc_mesh
 from meshrt.mesh.program import start_root
 from meshrt.transport import tools
+from tests.support.programs import environment, run_python
 from tests.support.untyped import asked
 
 WAIT = 30
@@ -28,6 +32,7 @@ class Idle(Actor):
         ("inspect.list", {"state": "all", "ranks": "running", "memory": True, "hosts": True}, "rows"),
         ("inspect.where", {"ranks": "running"}, "meshes"),  # a rank in meshrt top
         ("inspect.printing", {"ranks": "running"}, "printing"),  # meshrt logs
+        ("inspect.names", {}, "actors"),  # Tab
         ("top.look", {"ranks": "running"}, "ranks"),
         ("memory.look", {"ranks": "running", "variables": True, "frames": True}, "ranks"),
         ("timeline.begin", {"ranks": "running"}, "recording"),
@@ -44,3 +49,43 @@ def test_who_only_looks_does_not_load_the_debugger(operation: str, body: dict[st
     finally:
         connection.close()
     assert not [name for name in start_root().services._tool_operations if name.startswith("debug.")]
+
+
+#: A program that says which modules of the debugger it has loaded, each time a line comes.
+LOOKED_AT = """
+import sys
+from meshrt import Actor, proc_mesh
+
+proc_mesh(n=2).spawn("idle", Actor).get()
+print("up", flush=True)
+for line in sys.stdin:
+    print(sorted(name for name in sys.modules if name.startswith("meshrt.debug.")), flush=True)
+"""
+
+
+def test_a_command_that_only_looks_does_not_load_the_debugger() -> None:
+    arguments = [sys.executable, "-c", LOOKED_AT]
+    with subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stdout.readline() == "up\n"
+
+        def loaded_by(*words: str, shown: str) -> list[str]:
+            done = run_python("-m", "meshrt", *words)
+            assert done.returncode == 0
+            assert shown in done.stdout
+            print("look", file=program.stdin, flush=True)
+            assert program.stdout is not None
+            loaded: list[str] = ast.literal_eval(program.stdout.readline())
+            return loaded
+
+        run = ("-p", str(program.pid))
+        assert not loaded_by("where", *run, shown="2 ranks of")
+        assert not loaded_by("list", "all", *run, shown="running")
+        assert not loaded_by("status", *run, shown="nothing is stopped")
+        assert not loaded_by("names", *run, shown="idle")
+        assert not loaded_by("completion", "bash", "where", *run, "", shown="idle")
+        assert not loaded_by("debug", "-c", "where", "-c", "status", str(program.pid), shown="2 ranks of")
+        assert "meshrt.debug.broker.broker" in loaded_by("p", *run, "idle", "1 + 1", shown="2")

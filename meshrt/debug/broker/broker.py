@@ -20,8 +20,6 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from msgspec.structs import asdict
-
 from meshrt.debug import operations as ops
 from meshrt.debug.broker.attachable import orphans, session_to_attach, snapshot_of
 from meshrt.debug.broker.autoentry import AutoEntry
@@ -32,7 +30,7 @@ from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of, label_of
 from meshrt.debug.broker.waiting import Changes
-from meshrt.debug.protocol import BUSY, RUNNING, STEPPING, STOPPED
+from meshrt.debug.protocol import RUNNING, STEPPING, STOPPED
 from meshrt.debug.rank_operations import (
     CompleteAtRank,
     Ended,
@@ -48,10 +46,8 @@ from meshrt.errors import UsageError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Served
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect.listing import status_of
-from meshrt.inspect.operations import KnownNames, Names
 from meshrt.program.program import program_of
-from meshrt.program.targets import Actor, Selected
+from meshrt.program.targets import Selected
 from meshrt.program.words import silence
 from meshrt.wire.source import source_text
 
@@ -59,9 +55,6 @@ __all__ = ["Broker", "load"]
 
 A = TypeVar("A", bound=Data)
 Q = TypeVar("Q", bound=ops.Asked[Data])
-
-#: Stopped ranks of one actor that completion offers at most.
-_MOST_NAMED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +101,7 @@ class Broker:
         """Register the operations, events and callbacks with the runtime."""
         services = self._services
         self._program.sources.stops = self._table
+        self._program.sources.terminals = lambda: [person.pid for person in self._persons()]
         services.on_report(Stopped, self._on_stopped)
         services.on_report(Printed, self._on_output)
         services.on_report(Resumed, self._on_resumed)
@@ -115,8 +109,6 @@ class Broker:
         services.on_report(Missed, self._on_missed)
         services.serve_ranks(ReadSource, self._source)
         self._serve(ops.Hello, self._hello)
-        services.serve_terminals(Names, self._names)
-        self._serve(ops.Status, self._status)
         self._serve(ops.Attach, self._attach)
         self._serve(ops.Detach, self._detach)
         self._serve(ops.Send, self._send)
@@ -270,24 +262,6 @@ class Broker:
         stopped = [session for session in self._table if session.state == STOPPED and session not in coming]
         stops = summarize(stopped, self._targets.actors())
         return ops.Greeting(os.getpid(), sys.argv, stops, count.standing, count.resumed)
-
-    async def _names(self, client: ToolClient, asked: Names) -> KnownNames:
-        actors = self._targets.actors()
-        views = [view for actor in actors for view in dict.fromkeys((actor.mesh.shape, *actor.views.values()))]
-        views += [session.view for session in self._table if session.view]
-        dims = dict.fromkeys(label for view in views for label in view.labels)
-        stopped = {actor.label: self._stopped(actor)[:_MOST_NAMED] for actor in actors}
-        return KnownNames(sorted(stopped), list(dims), stopped)
-
-    def _stopped(self, actor: Actor) -> list[str]:
-        """Return the ranks of an actor that are at a prompt, as texts."""
-        sessions = self._table.of_actor(actor.mesh.mesh_id, actor.name, actor.thread)
-        return [str(rank) for rank in sorted(sessions) if sessions[rank].state in (STOPPED, BUSY)]
-
-    async def _status(self, client: ToolClient, asked: ops.Status) -> ops.StatusAnswer:
-        now = await self._program.looked() if asked.hosts else self._targets
-        terminals = [person.pid for person in self._persons()]
-        return ops.StatusAnswer(**asdict(status_of(now, self._services)), terminals=terminals, own=client.pid)
 
     # -- one rank ------------------------------------------------------------------------------------------------------
 

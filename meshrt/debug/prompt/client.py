@@ -28,6 +28,9 @@ _GREETING_SECONDS = 60.0
 class Client:
     """The debugger's requests, and the queues of the events that come back later.
 
+    The connection looks at the program at first. `greet`, or the first request that needs the debugger, makes it a
+    terminal of the debugger, which is loaded in the program by that.
+
     Args:
         connect: Makes the connection from (on_event, on_close).
         person: Whether a person reads the notices.
@@ -47,6 +50,10 @@ class Client:
         self.on_change: Callable[[], None] = lambda: None
         self.goes = goes
         self._closed = False
+        self._hello = Hello(person=person, listens=listens)
+        self._greeted = False
+        #: One line for each actor that had stopped ranks when the terminal was greeted.
+        self.stops: list[str] = []
         #: The line that runs now: the broker shows it at other terminals.
         self.typed = ""
         #: How many ranks are stopped, and how many were resumed and may stop again.
@@ -62,7 +69,16 @@ class Client:
         self._early: list[str] = []
         self._connection = connect(self._event, self._close)
         self.pid = self._connection.pid
-        greeting = self.ask(Hello(person=person, listens=listens), _GREETING_SECONDS)
+
+    def greet(self) -> None:
+        """Tell the debugger that the terminal is there, and take in which ranks are stopped; once.
+
+        Raises: As `ask` does.
+        """
+        if self._greeted:
+            return
+        greeting = self._connection.ask(self._hello, _GREETING_SECONDS)
+        self._greeted = True
         self.stops = list(greeting.stops)
         with self._lock:
             if not self._counted:
@@ -73,7 +89,7 @@ class Client:
         return self._closed
 
     def ask(self, operation: Operation[A], timeout: float = 10.0) -> A:
-        """Ask the broker, for at most ``timeout`` seconds.
+        """Ask the program, for at most ``timeout`` seconds; greet the debugger first if it is asked.
 
         Raises:
             MeshError: The broker refused; the text says why.
@@ -81,6 +97,7 @@ class Client:
             TimeoutError: No answer in time.
         """
         if isinstance(operation, Asked):
+            self.greet()
             operation = replace(operation, typed=self.typed)
         return self._connection.ask(operation, timeout)
 

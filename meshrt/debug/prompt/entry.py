@@ -38,11 +38,19 @@ _LEAVING_HERE = "`quit` (or Ctrl-D) leaves the debugger, and the program goes on
 START_SECONDS = 30.0
 
 
-def _connect(program: tools.Program, *, person: bool, listens: bool = False) -> Client:
+def _connect(program: tools.Program, *, person: bool, listens: bool = False, waits: bool = False) -> Client:
+    """Connect to a program. A person, who ``listens`` to notices, or who ``waits`` for stops is greeted at once."""
     with telling_slow(program):
-        return Client(
+        client = Client(
             lambda on_event, on_close: tools.connect(program, on_event, on_close), person=person, listens=listens
         )
+        if person or listens or waits:
+            try:
+                client.greet()
+            except BaseException:
+                client.close()
+                raise
+        return client
 
 
 def _prompt(client: Client, may_leave: Callable[[], bool], leaving: str = _LEAVING_HERE) -> tuple[Repl, Terminal]:
@@ -250,7 +258,7 @@ def enter(timeout: float | None) -> None:
     if program is None:
         raise UsageError("there is no mesh in this program yet: make one before the debugger is entered")
     interactive = _has_terminal()
-    client = _connect(program, person=interactive)
+    client = _connect(program, person=interactive, waits=True)
     try:
         _wait_and_run(client, interactive, timeout)
     except KeyboardInterrupt:

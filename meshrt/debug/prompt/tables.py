@@ -130,12 +130,8 @@ def by_actor(rows: Iterable[RankRow]) -> str:
     return ", ".join(f"{actor} {fold_ranks(members)}" for actor, members in ranks.items())
 
 
-def status(found: ProgramStatus, terminals: Sequence[int], own: int) -> str:
-    """Return the state of the whole program, on one screen.
-
-    Args:
-        terminals: The pids of the terminals that are connected; ``own``: that of this one.
-    """
+def status(found: ProgramStatus) -> str:
+    """Return the state of the whole program, on one screen."""
     lines = []
     now = time.time_ns() / 1e9
     for mesh in found.meshes:
@@ -166,8 +162,8 @@ def status(found: ProgramStatus, terminals: Sequence[int], own: int) -> str:
     elif not any(group.state in (STOPPED, POST_MORTEM) for group in groups):
         lines.append("nothing is stopped")
     lines += wait_lines(found)
-    if len(terminals) > 1:
-        named = [f"{pid} (this one)" if pid == own else str(pid) for pid in terminals]
+    if len(found.terminals) > 1:
+        named = [f"{pid} (this one)" if pid == found.own else str(pid) for pid in found.terminals]
         lines.append(f"terminals: processes {', '.join(named)}")
     return escaped("\n".join(lines))
 

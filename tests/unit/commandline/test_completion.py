@@ -30,7 +30,7 @@ from meshrt.commandline.table import COMMANDS
     ],
 )
 def test_completion(text: str, some: str) -> None:
-    known = Known(["trainer"], ["hosts", "gpus"], {"trainer": ["3", "13"]})
+    known = Known(["trainer"], ["hosts", "gpus"], {"trainer": [3, 13]})
     assert some in candidates(COMMANDS, text.split(" "), Offer.PROMPT, known)
 
 

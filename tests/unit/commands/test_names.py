@@ -9,9 +9,9 @@ def test_names() -> None:
     body = {
         "actors": ["helper", "trainer"],
         "dims": ["hosts", "gpus"],
-        "stopped": {"helper": [], "trainer": ["0", "3"]},
+        "stopped": {"helper": [], "trainer": [0, 3]},
     }
-    shown = Prompt({"debug.names": body})("names")
+    shown = Prompt({"inspect.names": body})("names")
     assert shown.text == "helper\ntrainer  stopped ranks: 0, 3\ndimensions: hosts, gpus" and shown.data == body
-    nothing = Prompt({"debug.names": {"actors": [], "dims": [], "stopped": {}}})
+    nothing = Prompt({"inspect.names": {"actors": [], "dims": [], "stopped": {}}})
     assert nothing("names").text == "no actor yet"

@@ -348,7 +348,7 @@ def test_status_and_the_dead(root: FakeRoot) -> None:
     root.advance(1)
     assert me.of("debug.notice")[-1]["text"] == "rank 0 of debugee stopped at actors.py:16 (work)"
     assert me.of("debug.notice")[-2]["text"] == "rank 1 of debugee is gone: was killed by SIGSEGV"
-    body = root.ask(me, "debug.status")
+    body = root.ask(me, "inspect.status")
     assert body["meshes"][0]["gone"] == {"was killed by SIGSEGV": [1]}
     states = {group["state"]: group["ranks"] for group in body["groups"]}
     assert states == {"stopped": [0], "dead": [1], "running": [2, 3, 4, 5, 6, 7]}
@@ -446,7 +446,7 @@ def test_the_breakpoint_that_stopped_a_rank_is_named(root: FakeRoot) -> None:
 def test_completion_knows_the_ranks_that_stand(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(3, 5)
-    assert root.ask(me, "debug.names")["stopped"] == {"debugee": ["3", "5"]}
+    assert root.ask(me, "inspect.names")["stopped"] == {"debugee": [3, 5]}
 
 
 def test_since_when_a_rank_runs(root: FakeRoot) -> None:

@@ -235,7 +235,7 @@ def test_status_is_one_screen_however_many_places_there_are() -> None:
     groups.append(StateGroup("trainer", "m1", "stopped", "b.py:1 (g)", "", [60], 1, 0.0, 0.0))
     gone = {f"exited with code {n}": [n] for n in range(9)}
     mesh = MeshStatus("m1", "m", [("gpus", 64)], 61, ["trainer"], gone, {})
-    lines = status(ProgramStatus(meshes=[mesh], groups=groups), [], 1).splitlines()
+    lines = status(ProgramStatus(meshes=[mesh], groups=groups, terminals=[], own=1)).splitlines()
     assert len(lines) == 1 + 6 + 1 + 1 + 6 + 1
     assert lines[7] == "  and in 3 more ways; `list dead` shows every one"
     assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"
@@ -246,7 +246,7 @@ def test_status_says_of_ranks_that_came_to_a_state_at_different_times_when_the_f
 
     def shown(first: float, last: float) -> str:
         group = StateGroup("trainer", "m1", "running", "", "", [0, 1], 2, now - first, now - last)
-        return status(ProgramStatus(meshes=[], groups=[group]), [], 1).splitlines()[0]
+        return status(ProgramStatus(meshes=[], groups=[group], terminals=[], own=1)).splitlines()[0]
 
     assert shown(600, 180) == "trainer 0-1: running for 3 min to 10 min"
     assert shown(600, 598) == "trainer 0-1: running for 10 min"

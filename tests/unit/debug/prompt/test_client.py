@@ -13,6 +13,7 @@ from meshrt.debug.prompt.client import Client
 from meshrt.errors import ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, Operation, Report, body_of
+from meshrt.inspect.operations import ListRanks
 
 A = TypeVar("A", bound=Data)
 
@@ -30,6 +31,7 @@ class FakeConnection:
             "debug.hello": {"pid": 7, "argv": ["a.py"], "stops": ["one"], "standing": 1, "resumed": 2},
             "debug.send": {"seq": 4},
             "debug.detach": {},
+            "inspect.list": {"rows": [], "left_out": 0, "state": "all"},
         }
 
     def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
@@ -58,11 +60,23 @@ def client(connection: FakeConnection) -> Client:
 
 
 def test_the_greeting_is_taken_over(client: Client, connection: FakeConnection) -> None:
+    client.greet()
+    client.greet()
     assert (client.stops, client.standing, client.resumed, client.pid) == (["one"], 1, 2, 7)
     assert connection.asked == [("debug.hello", {"typed": "", "person": True, "listens": False})]
 
 
+def test_the_debugger_is_greeted_by_the_first_request_that_needs_it(client: Client, connection: FakeConnection) -> None:
+    client.ask(ListRanks(state="all"))
+    assert [name for name, _ in connection.asked] == ["inspect.list"]
+    client.ask(Detach())
+    client.ask(Detach())
+    assert [name for name, _ in connection.asked[1:]] == ["debug.hello", "debug.detach", "debug.detach"]
+    assert client.stops == ["one"]
+
+
 def test_a_request_says_what_was_typed(client: Client, connection: FakeConnection) -> None:
+    client.greet()
     client.typed = "n"
     assert client.ask(Send("n", lines=3)) == Sent(4)
     assert connection.asked[1:] == [("debug.send", {"typed": "n", "line": "n", "lines": 3})]
@@ -76,6 +90,7 @@ def test_an_answer_of_another_version_is_refused(client: Client, connection: Fak
 
 
 def test_reports_are_sorted(client: Client, connection: FakeConnection) -> None:
+    client.greet()
     changes: list[int] = []
     client.on_change = lambda: changes.append(client.standing)
     connection.tell(Notice("early"))
