@@ -46,7 +46,7 @@ from meshrt.program.chosen import Chosen, choose
 from meshrt.program.groups import by_mesh
 from meshrt.program.program import program_of
 from meshrt.program.states import State
-from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, STARTING, silence
+from meshrt.program.words import DEAD, RUNNING
 from meshrt.wire.control import Address
 
 __all__ = ["Looking", "load"]
@@ -230,9 +230,7 @@ class Looking:
             self._heaps.update(((group.mesh_id, rank), heap) for rank, heap in group.per.items())
         elif group.kind != "gone":
             for rank in group.ranks:
-                known = self._whom.doing(group.mesh_id, rank)
-                silent = State(NOT_ANSWERING, note=silence(group.state))
-                self._silent[group.mesh_id, rank] = silent if group.kind == "silent" else replace(known, note=group.why)
+                self._silent[group.mesh_id, rank] = self._whom.doing(group.mesh_id, rank).unanswered(group)
 
     def _add_variables(self, group: Answered[Variables, Heap] | Unanswered) -> None:
         """Add variables of ranks, or of the script."""
@@ -254,9 +252,7 @@ class Looking:
         facts, agent = self._measured.ranks.get(address), self._measured.agents.get(host)
         doing = self._whom.doing(*address)
         if doing.word != DEAD and rank not in mesh.ended:
-            doing = self._silent.get(address, doing).measured(facts, host, self._measured)
-        if not pid and doing.word == RUNNING:
-            doing = State(STARTING)
+            doing = self._silent.get(address, doing).measured(facts, host, self._measured).of_process(pid)
         heap, said = self._heaps.get(address), self._merged.of_rank.get(address)
         in_store = held != Held()
         return WireRank(

@@ -7,25 +7,32 @@ If several things are known of a rank, the first of these is its state::
     stopped        by the debugger (`meshrt.program.sources.StopSource`), then by an IDE (`HoldSource`)
     blocked        as the ranks have reported (`ActivitySource`)
     running        anything else
+
+What a look then measures, or a question finds out, changes it (`State.measured`, `State.unanswered`,
+`State.of_process`). No other code makes a state of what is known.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
+from meshrt.hooks.facts import Unanswered
 from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.places import NOWHERE, Place, names_file
-from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, POST_MORTEM, RUNNING, STOPPED, silence
+from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, POST_MORTEM, RUNNING, STARTING, STOPPED, silence
 from meshrt.selection import Shape
 
 __all__ = ["NOT_STOPPED", "PostMortem", "RankStates", "State", "Stop", "state_of"]
 
 #: Which states a word of the user's means, if there are several.
 _MEANT = {STOPPED: (STOPPED, POST_MORTEM), RUNNING: (RUNNING, BLOCKED)}
+#: The kernel's letters of a process that was stopped: by a signal, by a tracer.
+_STOPPED_LETTERS = ("T", "t")
 
 
 class State(msgspec.Struct, frozen=True):
@@ -58,16 +65,34 @@ class State(msgspec.Struct, frozen=True):
         return self.word in (DEAD, NOT_ANSWERING)
 
     def measured(self, facts: ProcessFacts | None, host: str, measured: Measured) -> State:
-        """Return the state, or "not answering" if the agent of its host has not answered: then it is not known.
+        """Return the state after a look at the process of the rank.
+
+        It is "not answering" if the agent of its host has not answered, or if the kernel says that the process was
+        stopped, which it does before any request times out.
 
         Args:
             facts: The agent's answer about the rank; None: there was none.
             host: The rank's host.
             measured: Which hosts have not answered.
         """
-        if facts is not None or host not in measured.silent or self.word == DEAD:
+        if self.word == DEAD:
             return self
-        return replace(self, word=NOT_ANSWERING, note=silence("host"))
+        if facts is None:
+            silent = host in measured.silent
+            return replace(self, word=NOT_ANSWERING, note=silence("host")) if silent else self
+        if facts.kernel not in _STOPPED_LETTERS or self.silent:
+            return self
+        return State(NOT_ANSWERING, time.time_ns() / 1e9, self.place, silence("stopped"))
+
+    def unanswered(self, group: Unanswered) -> State:
+        """Return the state after the rank has not answered a question: silent, or as it was, with the reason noted."""
+        if group.kind == "silent":
+            return State(NOT_ANSWERING, note=silence(group.state))
+        return replace(self, note=group.why)
+
+    def of_process(self, pid: int) -> State:
+        """Return the state, or "starting" if the process (``pid`` is 0) does not exist yet."""
+        return State(STARTING) if not pid and self.word == RUNNING else self
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -13,15 +13,13 @@ from msgspec.structs import replace
 
 from meshrt.hooks.facts import Answered
 from meshrt.hooks.fate import Fate
-from meshrt.hooks.measured import ProcessFacts
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.inspect.asking import gather_all
 from meshrt.memory.references import Held, held_of
 from meshrt.program.chosen import choose
 from meshrt.program.program import program_of
-from meshrt.program.states import State
-from meshrt.program.words import DEAD, NOT_ANSWERING, silence
+from meshrt.program.states import State, state_of
 from meshrt.top.operations import Look, Looked, MeshLook, RankLook, Use, Work, WorkOfRank
 from meshrt.wire.control import Address
 
@@ -36,7 +34,6 @@ _FEW = 128
 _MEASURE_SECONDS = 0.8
 #: Characters of a note.
 _NOTE = 120
-_STOPPED = ("T", "t")
 
 _USE = Use.__struct_fields__
 
@@ -78,7 +75,7 @@ class Looks:
             for rank in chosen.targets.get(mesh.mesh_id, ()):
                 address = (mesh.mesh_id, rank)
                 facts, pid, host = measured.ranks.get(address), mesh.pids.get(rank, 0), mesh.hosts[rank]
-                doing = self._doing(mesh, rank, chosen.doing(*address), facts).measured(facts, host, measured)
+                doing = self._doing(mesh, rank, chosen.doing(*address).measured(facts, host, measured))
                 store = held.get(pid, Held())
                 rows.append(
                     RankLook(
@@ -99,13 +96,10 @@ class Looks:
         kept = [MeshLook(mesh.mesh_id, mesh.name, mesh.shape.to_wire()) for mesh in meshes]
         return Looked(time.time_ns() / 1e9, self._services.run_id, kept, rows)
 
-    def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: ProcessFacts | None) -> State:
-        """Return the state of a rank; the kernel reports a stop by a signal before any request times out."""
+    def _doing(self, mesh: MeshFacts, rank: int, known: State) -> State:
+        """Return the state of a rank, with what is known of the time before it was started again."""
         if rank in mesh.ended:  # perhaps since the request
-            ended = mesh.ended[rank]
-            return State(DEAD, ended.when, note=str(ended))
-        if facts is not None and facts.kernel in _STOPPED and not known.silent:
-            return State(NOT_ANSWERING, time.time_ns() / 1e9, known.place, silence("stopped"))
+            return state_of(mesh, rank)
         before = self._ended.get((mesh.mesh_id, rank))
         if rank in mesh.incarnations and not known.note:
             times = mesh.incarnations[rank]

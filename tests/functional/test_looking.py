@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ast
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from meshrt import Actor, endpoint, proc_mesh
+from meshrt.inspect.operations import ListRanks, RankRow
+from meshrt.memory.operations import LookAtMemory, WireRank
 from meshrt.mesh.program import start_root
+from meshrt.program.words import silence
+from meshrt.top.operations import Look, RankLook
 from meshrt.transport import tools
 from tests.support.programs import environment, run_python
 from tests.support.untyped import asked
+from tests.support.waiting import wait_until
 
 WAIT = 30
 
@@ -89,3 +97,33 @@ def test_a_command_that_only_looks_does_not_load_the_debugger() -> None:
         assert not loaded_by("completion", "bash", "where", *run, "", shown="idle")
         assert not loaded_by("debug", "-c", "where", "-c", "status", str(program.pid), shown="2 ranks of")
         assert "meshrt.debug.broker.broker" in loaded_by("p", *run, "idle", "1 + 1", shown="2")
+
+
+def test_a_stopped_process_has_one_word_in_every_tool() -> None:
+    idle = proc_mesh(n=2).spawn("idle", Idle)
+    idle.step.call().get(WAIT)
+    (mesh,) = start_root().services.meshes()
+    program = tools.own_program()
+    assert program is not None
+    connection = tools.connect(program)
+    try:
+
+        def words(rows: Sequence[RankLook] | Sequence[WireRank] | Sequence[RankRow]) -> list[tuple[str, str]]:
+            return [(row.state, row.note or "") for row in rows]
+
+        def seen() -> list[list[tuple[str, str]]]:
+            top, memory = connection.ask(Look(), WAIT), connection.ask(LookAtMemory(), WAIT)
+            return [words(top.ranks), words(memory.ranks)]
+
+        os.kill(mesh.pids[1], signal.SIGSTOP)
+        try:
+            # The kernel tells of it before any question times out.
+            stopped = [("running", ""), ("not-answering", silence("stopped"))]
+            assert seen() == [stopped, stopped]
+            # Its agent reports it when it has asked the rank.
+            wait_until(lambda: words(connection.ask(ListRanks(state="all"), WAIT).rows) == stopped, WAIT)
+            assert seen() == [stopped, stopped]
+        finally:
+            os.kill(mesh.pids[1], signal.SIGCONT)
+    finally:
+        connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from meshrt.hooks.facts import Unanswered
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.snapshot import MeshFacts, Silent
@@ -44,6 +45,25 @@ def test_nobody_knows_what_a_rank_does_whose_host_is_silent() -> None:
     assert HELD.measured(ProcessFacts(rss=1), "h0", measured) == HELD == HELD.measured(None, "h1", measured)
     dead = State("dead", note="exited with code 3")
     assert dead.measured(None, "h0", measured) == dead and dead.silent and not HELD.silent
+
+
+def test_the_kernel_tells_of_a_stop_before_a_request_times_out() -> None:
+    measured = Measured()
+    for letter in ("T", "t"):
+        silent = BLOCKED.measured(ProcessFacts(kernel=letter), "h0", measured)
+        assert (silent.word, silent.place, silent.note) == ("not-answering", THERE, silence("stopped"))
+    assert BLOCKED.measured(ProcessFacts(kernel="S"), "h0", measured) == BLOCKED
+    busy = State("not-answering", 135.0, HERE, silence("busy"))
+    assert busy.measured(ProcessFacts(kernel="T"), "h0", measured) == busy
+
+
+def test_what_a_question_finds_out() -> None:
+    silent = BLOCKED.unanswered(Unanswered("m", (0,), "silent", "", "busy"))
+    assert silent == State("not-answering", note=silence("busy"))
+    assert BLOCKED.unanswered(Unanswered("m", (0,), "refused", "too many")) == replace(BLOCKED, note="too many")
+    assert State("running", 1.0).of_process(0) == State("starting")
+    assert State("running", 1.0).of_process(7) == State("running", 1.0)
+    assert HELD.of_process(0) == HELD
 
 
 def test_what_a_selection_means_by_a_state_and_a_place() -> None:
