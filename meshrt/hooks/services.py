@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from meshrt.hooks.fate import Fate
     from meshrt.hooks.measured import Measured
     from meshrt.hooks.operations import Answers, Data, GroupedOperation, Operation, Report, Served, Taken
-    from meshrt.hooks.snapshot import MeshFacts
+    from meshrt.hooks.snapshot import MeshFacts, Silent
 
 __all__ = [
     "PendingCall",
@@ -219,6 +219,9 @@ class RootServices(Protocol):
 
     def mesh(self, mesh_id: str) -> MeshFacts | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
+
+    def silent(self) -> Mapping[tuple[str, int], Silent]:
+        """Return the ranks that live and do not answer, by mesh id and base rank. Any thread."""
 
     def stopped_how(self, mesh_id: str) -> str:
         """Return how the script has ended a mesh: ``"stopped"``, ``"left"`` (its block has ended well), ``"abandoned"``

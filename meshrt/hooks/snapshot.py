@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -13,11 +12,13 @@ from meshrt.selection import Shape
 __all__ = ["MeshFacts", "Silent"]
 
 
-class Silent(NamedTuple):
-    """Why a rank that lives does not answer, and since when (epoch seconds).
+class Silent(msgspec.Struct, frozen=True):
+    """Why a rank that lives does not answer, and since when.
 
-    ``state``: ``"stopped"`` (its process, by a signal), ``"busy"`` (C code holds its GIL), or ``"host"`` (the agent of
-    its host does not answer, which is known only after the agents were asked).
+    Attributes:
+        state: ``"stopped"`` (its process, by a signal), ``"busy"`` (C code holds its GIL), or ``"host"`` (the agent of
+            its host does not answer, which is known only after the agents were asked).
+        since: Epoch seconds.
     """
 
     state: str

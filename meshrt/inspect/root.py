@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
-from meshrt.hooks.snapshot import Silent
 from meshrt.inspect.looking import Looking
 from meshrt.inspect.operations import Placed, Progress
 from meshrt.inspect.records import Record, StackFrame
 from meshrt.inspect.standstill import standstill
 from meshrt.inspect.waittext import doing, wait_lines, waits_of
-from meshrt.program.places import NOWHERE, Place
+from meshrt.program.places import Place
 from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.waits import Key, Waiter, WaitGraph
-from meshrt.program.words import BLOCKED, NOT_ANSWERING, RUNNING, STANDING, silence
+from meshrt.program.words import BLOCKED, RUNNING, STANDING, silence
 from meshrt.selection import counted, fold_ranks
 from meshrt.wire.control import Address
 
@@ -58,20 +57,17 @@ class Activity:
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._told: dict[Key, _Told] = {}
-        self._silent = {
-            (mesh.mesh_id, rank): silent for mesh in services.meshes() for rank, silent in mesh.silent.items()
-        }
         #: When silent ranks answered again, seconds since the epoch.
         self._back: dict[Address, float] = {}
         self._actors: dict[Address, dict[int, str]] = {}
 
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
-        """Return the last reported state of an actor; None: it was never reported as blocked or stopped."""
+        """Return the last reported state of an actor, whose rank may be silent now.
+
+        None: it was never reported as blocked or stopped.
+        """
         row = self._told.get((mesh_id, rank, actor))
         told = row.progress if row is not None else None
-        silent = self._silent.get((mesh_id, rank))
-        if silent is not None:
-            return State(NOT_ANSWERING, silent.since, told.place if told is not None else NOWHERE)
         back = self._back.get((mesh_id, rank), 0.0)
         if told is None:
             return State(RUNNING, back) if back else None
@@ -92,7 +88,7 @@ class Activity:
                 frames = [StackFrame(place.file, place.line, place.function)] if place.file else []
                 words = doing(Record("", "actor", told.actor, told.endpoint, told.state, frames))
                 graph.nodes[key] = Waiter(told.state, words, row.waits_at(now, clock), told.beside)
-        for rank, silent in tuple(self._silent.items()):
+        for rank, silent in self._services.silent().items():
             graph.ranks[rank] = ("silent", f"not answering: {silence(silent.state)}")
         return graph
 
@@ -108,9 +104,10 @@ class Activity:
     def places(self, keys: Iterable[Key]) -> list[str]:
         """Say where actors are blocked, as far as that is known: the place with most ranks first. Any thread."""
         found: dict[Place, list[tuple[int, float]]] = {}
+        silent = self._services.silent()
         for mesh_id, rank, actor in keys:
             state = self.state(mesh_id, rank, actor)
-            if state is not None and state.word == BLOCKED and state.place.file:
+            if (mesh_id, rank) not in silent and state is not None and state.word == BLOCKED and state.place.file:
                 found.setdefault(state.place, []).append((rank, state.since))
         ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
         lines = []
@@ -136,15 +133,12 @@ class Activity:
         self._actors[mesh_id, rank] = dict(placed.actors)
 
     def silent(self, mesh_id: str, rank: int, state: str) -> None:
-        """Take in that a rank does not answer, or (``state`` is "") answers again."""
-        if state:
-            self._silent[mesh_id, rank] = Silent(state, time.time_ns() / 1e9)
-        elif self._silent.pop((mesh_id, rank), None) is not None:
+        """Take in that a rank answers again: ``state`` is ""."""
+        if not state:
             self._back[mesh_id, rank] = time.time_ns() / 1e9
 
     def gone(self, mesh_id: str, rank: int, _fate: Fate) -> None:
         """Forget a rank that has ended."""
-        self._silent.pop((mesh_id, rank), None)
         self._actors.pop((mesh_id, rank), None)
         self._back.pop((mesh_id, rank), None)
         for key in [key for key in self._told if key[:2] == (mesh_id, rank)]:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from meshrt.errors import user_stack
+from meshrt.hooks.snapshot import Silent
 from meshrt.hooks.table import hooks
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
@@ -46,7 +47,7 @@ class AgentReports:
             hooks.run(self._services.rank_silent, record.mesh_id, rank, "")
             self._terminal.announce(f"{where} answers again")
             return
-        record.silent[rank] = (state, time.clock_gettime(time.CLOCK_REALTIME))
+        record.silent[rank] = Silent(state, time.clock_gettime(time.CLOCK_REALTIME))
         hooks.run(self._services.rank_silent, record.mesh_id, rank, state)
         if state == "stopped":
             self._terminal.announce(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from meshrt.errors import RankPlace
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.snapshot import Silent
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.cut import CutWork
 from meshrt.mesh.future import Settled
@@ -120,8 +121,8 @@ class MeshRecord:
         self.fates: dict[int, Fate] = {}
         #: When the mesh was asked for, seconds since the epoch.
         self.started = time.time_ns() / 1e9
-        #: Ranks that live but do not answer: "stopped" or "busy", and since when.
-        self.silent: dict[int, tuple[str, float]] = {}
+        #: Ranks that live but do not answer. No other code keeps a table of them.
+        self.silent: dict[int, Silent] = {}
         #: What ranks of other machines have printed last, for the report of a loss: such a machine tells nothing then.
         self.last_lines: dict[int, deque[str]] = {}
         #: Every actor that there was, the first one first.

@@ -19,6 +19,7 @@ from meshrt.mesh.record import ActorRecord, MeshRecord
 from meshrt.selection import Shape
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.certificate import Certificate
+from meshrt.wire.control import Address
 
 __all__ = ["OwnMesh", "Registry"]
 
@@ -211,6 +212,15 @@ class Registry:
         with self._lock:
             return [_described(record) for record in self.running()]
 
+    def silent(self) -> dict[Address, Silent]:
+        """Return the ranks that live and do not answer (`meshrt.hooks.services.RootServices.silent`)."""
+        with self._lock:
+            return {
+                (record.mesh_id, rank): silent
+                for record in self.running()
+                for rank, silent in dict(record.silent).items()
+            }
+
     def describe_one(self, mesh_id: str) -> MeshFacts | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered."""
         with self._lock:
@@ -229,7 +239,7 @@ def _described(record: MeshRecord) -> MeshFacts:
         actors=record.running_actors(),
         started=record.started,
         ended=dict(record.fates),
-        silent={rank: Silent(state, since) for rank, (state, since) in record.silent.items()},
+        silent=dict(record.silent),
         incarnations=dict(record.incarnations),
         stopping=record.stopped_at,
         over=record.over_at,

@@ -110,6 +110,7 @@ class Services:
         # See `meshrt.hooks.services.RootServices`.
         self.meshes = registry.describe
         self.mesh = registry.describe_one
+        self.silent = registry.silent
         self.stopped_how = registry.stopped_how
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave

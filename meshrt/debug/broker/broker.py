@@ -78,11 +78,7 @@ class Broker:
         self._terminals: dict[int, _Terminal] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
-        #: Ranks that do not answer, with the kind of silence, by (mesh id, base rank).
-        self._silent = {
-            (mesh.mesh_id, rank): silent.state for mesh in services.meshes() for rank, silent in mesh.silent.items()
-        }
-        self._lines = Lines(services, self._table, self._silent, self._forget)
+        self._lines = Lines(services, self._table, self._forget)
         self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
         self._breaks = Breaks(services, self._targets)
         self._changes = Changes(services, self._table, self._targets)
@@ -193,7 +189,6 @@ class Broker:
     def _on_rank_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         description = str(fate)
         sessions = self._table.of_rank(mesh_id, rank)
-        self._silent.pop((mesh_id, rank), None)
         seen = self._inquiry.gone(mesh_id, rank, description)
         for session in sessions:
             seen = seen or session.waiter is not None
@@ -204,10 +199,6 @@ class Broker:
         self._changes.touch()
 
     def _on_rank_silent(self, mesh_id: str, rank: int, state: str) -> None:
-        if state:
-            self._silent[mesh_id, rank] = state
-        else:
-            self._silent.pop((mesh_id, rank), None)
         if state:
             why = silence(state)
             self._notices.happened(mesh_id, rank, f"does not answer: {why}", f"do not answer: {why}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
@@ -30,7 +30,6 @@ class Lines:
     """Sends lines. On the root's loop.
 
     Args:
-        silent: Ranks that do not answer, by (mesh id, base rank): "stopped" (by a signal) or "busy" (in C code).
         lost: Called with a session whose rank cannot be reached any more, and why.
     """
 
@@ -38,11 +37,9 @@ class Lines:
         self,
         services: RootServices,
         table: SessionTable,
-        silent: Mapping[tuple[str, int], str],
         lost: Callable[[Session, str], None],
     ) -> None:
         self._services = services
-        self._silent = silent
         self._table = table
         self._lost = lost
 
@@ -82,15 +79,15 @@ class Lines:
             resume: Resume them in place of a line.
             pdb_only: Leave out sessions where something other than pdb reads, such as ``interact``.
         """
-        send = []
+        send, silences = [], self._services.silent()
         for session, label in sessions:
             rank = [session.key.rank]
             holder = session.holder
-            silent = self._silent.get((session.key.mesh_id, session.key.rank))
+            silent = silences.get((session.key.mesh_id, session.key.rank))
             if holder is not None and holder.id != job.client.id:
                 job.settle(label, "held", f"process {holder.pid} is attached", rank)
             elif silent is not None:
-                job.settle(label, "silent", silence(silent), rank)
+                job.settle(label, "silent", silence(silent.state), rank)
             elif session.state == BUSY:
                 job.settle(label, "busy", f"still at {session.line!r}", rank)
             elif session.state in (RUNNING, STEPPING):

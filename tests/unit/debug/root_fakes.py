@@ -80,7 +80,7 @@ class FakeRoot:
         self.rank_gone: list[Callable[[str, int, Fate], None]] = []
         self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
-        self.unanswering: dict[int, tuple[str, float]] = {}
+        self.unanswering: dict[int, Silent] = {}
         self.incarnations: dict[int, int] = {}
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.actor_begun: list[Callable[[str, int, str], None]] = []
@@ -114,6 +114,9 @@ class FakeRoot:
     def mesh(self, mesh_id: str) -> MeshFacts | None:
         return next((mesh for mesh in self.meshes() if mesh.mesh_id == mesh_id), None)
 
+    def silent(self) -> dict[tuple[str, int], Silent]:
+        return {(mesh.mesh_id, rank): silent for mesh in self.meshes() for rank, silent in mesh.silent.items()}
+
     def meshes(self) -> list[MeshFacts]:
         found = []
         for mesh_id, name, sizes, actors in self._meshes:
@@ -134,7 +137,7 @@ class FakeRoot:
                     },
                     started=100.0,
                     ended={rank: Said(how) for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
-                    silent={rank: Silent(state, since) for rank, (state, since) in self.unanswering.items()},
+                    silent=dict(self.unanswering),
                     incarnations=dict(self.incarnations),
                 )
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +18,10 @@ from meshrt.program.states import State
 from meshrt.selection import Shape
 
 
-def fake_root(**silent: Any) -> Any:
-    shape, unanswering = Shape.from_extent({"n": 3}), silent.get("silent", {})
-    meshes = [MeshFacts("m", "mesh1", shape, silent=unanswering), MeshFacts("n", "mesh2", shape)]
-    clock = silent.get("clock", time.monotonic)
+def fake_root(clock: Callable[[], float] = time.monotonic) -> Any:
+    shape = Shape.from_extent({"n": 3})
+    meshes = [MeshFacts("m", "mesh1", shape), MeshFacts("n", "mesh2", shape)]
+    silences: dict[tuple[str, int], Silent] = {}
     reports: dict[Any, Any] = {}
     return SimpleNamespace(
         meshes=lambda: meshes,
@@ -31,6 +32,8 @@ def fake_root(**silent: Any) -> Any:
         rank_silent=[],
         rank_gone=[],
         clock=clock,
+        silences=silences,
+        silent=lambda: silences,
     )
 
 
@@ -79,22 +82,27 @@ def test_where_actors_are_blocked() -> None:
     assert table.places(keys[7:]) == []
 
 
-def test_silence_covers_what_was_known() -> None:
-    services = fake_root(silent={2: Silent("busy", 3.0)})
+def test_a_rank_that_answers_again_runs_since_then() -> None:
+    services = fake_root()
     table = loaded(services)
-    busy = table.state("m", 2, "a")
-    assert busy == State("not-answering", 3.0, NOWHERE)
     table.progress("m", 1, blocked())
     services.rank_silent[0]("m", 1, "stopped")
-    silent = table.state("m", 1, "a")
-    assert silent is not None and silent.since > 5.0
-    assert (silent.word, silent.place) == ("not-answering", Place("f.py", 3, "step"))
+    assert table.state("m", 2, "a") is None
     services.rank_silent[0]("m", 1, "")
     row = table.state("m", 1, "a")
     assert row is not None and row.word == "blocked"
     services.rank_silent[0]("m", 2, "")
     row = table.state("m", 2, "a")
     assert row is not None and row.word == "running" and row.since > 5.0
+
+
+def test_a_rank_that_does_not_answer_is_not_counted_where_it_was_blocked() -> None:
+    services = fake_root()
+    table = loaded(services)
+    for rank in (0, 1):
+        table.progress("m", rank, blocked(since=time.time_ns() / 1e9 - 30))
+    services.silences["m", 1] = Silent("stopped", 3.0)
+    assert table.places([("m", 0, "a"), ("m", 1, "a")]) == ["rank 0 blocked at f.py:3, in step, for 30 s"]
 
 
 def test_who_waits_for_whom_is_known_before_anybody_asks() -> None:
@@ -104,10 +112,10 @@ def test_who_waits_for_whom_is_known_before_anybody_asks() -> None:
     assert table.wait_lines(4) == []
     table.progress("m", 1, blocked())
     assert table.wait_lines(4) == ["rank 1 waits for a.ask() of rank 2"]
-    services.rank_silent[0]("m", 2, "stopped")
+    services.silences["m", 2] = Silent("stopped", 3.0)
     (line,) = table.wait_lines(4)
     assert line.startswith("rank 1 waits for a.ask() of rank 2, not answering: its process was stopped by a signal")
-    services.rank_silent[0]("m", 2, "")
+    services.silences.clear()
     table.progress("m", 2, blocked(waits=[Wait("m", "a", "ask", (1,), 1, seconds=5.0)]))
     clock[0] += 2  # deadlines stand still while a person holds a rank
     (line,) = table.wait_lines(4)

@@ -66,7 +66,7 @@ def test_the_last_lines_of_ranks_on_other_machines_are_kept(bench: Bench) -> Non
 
 def test_silence_is_told_until_it_ends(bench: Bench) -> None:
     bench.reports.pulse(Pulse("m", 1, "stopped", ""))
-    assert bench.mesh.silent[1][0] == "stopped"
+    assert bench.mesh.silent[1].state == "stopped"
     bench.reports.pulse(Pulse("m", 1, "answering", ""))
     assert bench.told == [("m", 1, "stopped"), ("m", 1, "")] and bench.mesh.silent == {}
     assert bench.announced == [

@@ -9,6 +9,7 @@ import pytest
 
 from meshrt.errors import MeshError, SelectionError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.snapshot import Silent
 from meshrt.selection import Shape, Slice, fold_ranks
 from tests.support.untyped import Group
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
@@ -466,7 +467,7 @@ def test_since_when_a_rank_runs(root: FakeRoot) -> None:
 
 def test_c_code_that_holds_the_gil_is_named_with_place_and_time(root: FakeRoot) -> None:
     me = root.terminal()
-    root.unanswering[2] = ("busy", time.time_ns() / 1e9 - 12)
+    root.unanswering[2] = Silent("busy", time.time_ns() / 1e9 - 12)
     root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(2)")
     dump = 'Thread 0x1 (most recent call first):\n  File "/x/tok.py", line 9 in encode\n'
     root.answer("debug.interrupt", Group("m1", (2,), "silent", {"state": "busy", "stack": dump}, {}))
