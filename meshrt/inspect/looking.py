@@ -5,8 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.hooks.snapshot import MeshFacts
-from meshrt.inspect.asking import gather_all
 from meshrt.inspect.listing import rows_of, status_of, with_memory
 from meshrt.inspect.merged import MergedStacks
 from meshrt.inspect.operations import (
@@ -23,6 +21,7 @@ from meshrt.inspect.operations import (
 )
 from meshrt.inspect.records import ReadStacks, Record, StackFrame
 from meshrt.inspect.tree import Stacks
+from meshrt.program.asking import gather_all
 from meshrt.program.program import program_of
 from meshrt.program.states import PostMortem
 from meshrt.program.targets import Targets, mesh_name
@@ -78,41 +77,38 @@ class Looking:
         thread = named.thread if named is not None else ""
         activity = self._program.sources.activity
         stacks = Stacks(verbose=verbose, thread=thread, actors=activity.actors, waits=activity.waits())
-        targets: dict[str, set[int]] = {}
-        if actor or ranks:
-            for selected in known.everywhere(actor, ranks, any_thread=True, bare=True):
-                targets.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
+        targets = known.by_mesh(actor, ranks)
+        alive: dict[str, list[int]] = {}
         for mesh in known.meshes():
-            wanted = targets.get(mesh.mesh_id, set()) if actor or ranks else set(mesh.shape.ranks())
+            wanted = targets.get(mesh.mesh_id)
             if wanted:
-                stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, sorted(wanted))
-                targets[mesh.mesh_id] = wanted & set(mesh.alive)
-                for rank in sorted(wanted & set(mesh.ended)):
+                stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, wanted)
+                alive[mesh.mesh_id] = sorted({*wanted} & {*mesh.alive})
+                for rank in sorted({*wanted} & {*mesh.ended}):
                     stacks.gone(mesh.mesh_id, rank, str(mesh.ended[rank]))
         name = known.bare_name(actor) if actor and not thread else ""
         # For an actor that is stopped after an exception, the stack of the exception replaces that of its thread.
         for post_mortem in self._program.sources.stops.post_mortems():
             stacks.instead(post_mortem.mesh_id, post_mortem.rank, _record(post_mortem))
-        alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
+        asked_for = {mesh_id: members for mesh_id, members in alive.items() if members}
         operation = ReadStacks(name, verbose)
-        for group in await gather_all(self._services, alive, operation, _STACK_SECONDS, stack_suffices=True):
+        for group in await gather_all(self._services, asked_for, operation, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
         stacks.waits.script(self._services.script_waits())
         return stacks.answer()
 
     async def _printing(self, client: ToolClient, asked: FindOutput) -> Outputs:
         """Return the meshes and ranks with output: of an actor, of a selection, or of every mesh; each mesh once."""
-        actor, ranks = asked.actor, asked.ranks
-        meshes = self._program.targets.meshes()
-        found: dict[str, tuple[str, MeshFacts, set[int]]] = {}
-        for selected in self._program.targets.everywhere(actor, ranks, bare=True) if actor or ranks else ():
-            mesh = selected.actor.mesh
-            label = selected.actor.label if actor else mesh_name(mesh, meshes)
-            found.setdefault(mesh.mesh_id, (label, mesh, set()))[2].update(selected.ranks)
-        if not actor and not ranks:
-            found = {mesh.mesh_id: (mesh_name(mesh, meshes), mesh, set(mesh.shape.ranks())) for mesh in meshes}
+        targets = self._program.targets
+        meshes = targets.meshes()
+        found = targets.by_mesh(asked.actor, asked.ranks, any_thread=False)
+        label = targets.actor(asked.actor).label if asked.actor else ""
         return Outputs(
-            [Output(label, mesh.mesh_id, mesh.name, sorted(members)) for label, mesh, members in found.values()]
+            [
+                Output(label or mesh_name(mesh, meshes), mesh.mesh_id, mesh.name, found[mesh.mesh_id])
+                for mesh in meshes
+                if mesh.mesh_id in found
+            ]
         )
 
     async def _names(self, client: ToolClient, asked: Names) -> KnownNames:

@@ -19,7 +19,7 @@ from meshrt.inspect.standstill import Standstill, reached, standstill
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waittext import doing, waits_of
 from meshrt.program.waits import SCRIPT, Key, Waiter, WaitGraph
-from meshrt.program.words import RUNNING, STANDING, silence
+from meshrt.program.words import RUNNING, STANDING, silence, why_unanswered
 from meshrt.selection import Shape
 
 __all__ = ["StackAnswer", "Stacks", "innermost"]
@@ -107,7 +107,7 @@ class Stacks:
         """Take in the waits of ranks."""
         if isinstance(group, Unanswered):
             if group.kind != "refused":
-                why = f"gone: {group.why}" if group.kind == "gone" else f"not answering: {silence(group.state)}"
+                why = f"{'gone' if group.kind == 'gone' else 'not answering'}: {why_unanswered(group)}"
                 self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
             return
         for index, record in enumerate(group.same.threads):

@@ -24,7 +24,6 @@ from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.host.memory import machine, resident, shares
-from meshrt.inspect.asking import gather_all
 from meshrt.memory.merging import Merged
 from meshrt.memory.operations import (
     FindHolders,
@@ -42,6 +41,7 @@ from meshrt.memory.operations import (
 from meshrt.memory.references import Held, References, held_of, holding_of, references_of, stores_of
 from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_name, script_sizes
 from meshrt.memory.units import bytes_of
+from meshrt.program.asking import gather_all
 from meshrt.program.chosen import Chosen, choose
 from meshrt.program.groups import by_mesh
 from meshrt.program.program import program_of

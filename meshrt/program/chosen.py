@@ -52,25 +52,14 @@ def choose(targets: Targets, actor: str, ranks: str) -> Chosen:
     """Return the ranks that an actor and a selection denote ("": all), and what they do.
 
     Raises:
-        UsageError: There is no such actor.
+        UsageError: There is no such actor, or nothing runs.
         SelectionError: No such ranks.
     """
-    found = _ranks(targets, actor, ranks)
+    found = targets.by_mesh(actor, ranks)
+    if not found and (actor or ranks):
+        raise UsageError("no rank can be selected: nothing runs")
     states = _states_of_ranks(targets)
     return Chosen(found, lambda mesh_id, rank: states.get((mesh_id, rank), State(RUNNING)))
-
-
-def _ranks(targets: Targets, actor: str, ranks: str) -> dict[str, list[int]]:
-    """Return the base ranks that an actor and a selection denote, by mesh id."""
-    if not actor and not ranks:
-        return {mesh.mesh_id: list(mesh.shape.ranks()) for mesh in targets.meshes()}
-    found: dict[str, list[int]] = {}
-    for part in targets.everywhere(actor, ranks, any_thread=True, bare=True):
-        mesh_id = part.actor.mesh.mesh_id
-        found[mesh_id] = sorted({*found.get(mesh_id, ()), *part.ranks})
-    if not found:
-        raise UsageError("no rank can be selected: nothing runs")
-    return found
 
 
 def _states_of_ranks(targets: Targets) -> dict[tuple[str, int], State]:

@@ -35,7 +35,7 @@ from meshrt.selection import (
     resolve,
 )
 
-__all__ = ["Actor", "Selected", "Targets", "address", "mesh_name"]
+__all__ = ["Actor", "Selected", "Targets", "address", "mesh_name", "ranks_by_mesh"]
 
 _NAME = re.compile(r"([\w-]+)(?:@([\w.-]+))?(?:/([\w.-]+))?")
 
@@ -83,6 +83,14 @@ class Selected:
         """The ranks that have ended, and how each has ended."""
         ended = self.actor.mesh.ended
         return {rank: str(ended[rank]) for rank in self.ranks if rank in ended}
+
+
+def ranks_by_mesh(parts: Iterable[Selected]) -> dict[str, list[int]]:
+    """Return all selected base ranks, by mesh id, ascending."""
+    found: dict[str, set[int]] = {}
+    for part in parts:
+        found.setdefault(part.actor.mesh.mesh_id, set()).update(part.ranks)
+    return {mesh_id: sorted(ranks) for mesh_id, ranks in found.items()}
 
 
 class Targets:
@@ -325,6 +333,22 @@ class Targets:
             actor = self.actor(name, any_thread=any_thread, words=words)
             return [self.select_of(actor, text, any_thread=any_thread)]
         return self.among([*self.actors(), *(self.bare() if bare else ())], text)
+
+    def by_mesh(self, name: str, text: str, *, any_thread: bool = True) -> dict[str, list[int]]:
+        """Return the base ranks that ``text`` denotes on actor ``name``, by mesh id, ascending.
+
+        Without a name those of all actors, and ranks that have no actor, are denoted; without both every rank.
+
+        Args:
+            any_thread: As in `actor`.
+
+        Raises:
+            UsageError: There is no such actor, or no actor at all.
+            SelectionError: No such ranks.
+        """
+        if not name and not text:
+            return {mesh.mesh_id: list(mesh.shape.ranks()) for mesh in self.meshes()}
+        return ranks_by_mesh(self.everywhere(name, text, any_thread=any_thread, bare=True))
 
     def among(self, actors: Iterable[Actor], text: str) -> list[Selected]:
         """Return the ranks that ``text`` denotes on those of some actors that have such ranks.

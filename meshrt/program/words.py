@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from meshrt.hooks.facts import Unanswered
+
 __all__ = [
     "BLOCKED",
     "DEAD",
@@ -14,6 +16,7 @@ __all__ = [
     "STOPPED",
     "WORST_FIRST",
     "silence",
+    "why_unanswered",
 ]
 
 #: Its process has ended.
@@ -52,3 +55,8 @@ def silence(state: str) -> str:
         state: As in `meshrt.hooks.snapshot.Silent`; "": not known.
     """
     return _SILENCE.get(state, "no answer in time")
+
+
+def why_unanswered(group: Unanswered) -> str:
+    """Return why ranks have not answered a question, in words: silence, a refusal, or how they have ended."""
+    return group.why or silence(group.state)

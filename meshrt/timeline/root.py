@@ -8,9 +8,9 @@ from meshrt.errors import UsageError
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation, Nothing
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect.asking import gather_all
+from meshrt.program.asking import gather_all
 from meshrt.program.program import program_of
-from meshrt.program.words import silence
+from meshrt.program.words import why_unanswered
 from meshrt.timeline.operations import (
     Begin,
     BeginOnRank,
@@ -74,10 +74,8 @@ class Timelines:
 
     def _chosen(self, text: str) -> dict[str, tuple[int, ...]]:
         """Return the ranks of a selection, by mesh id; a state selects the ranks that are in it now."""
-        found: dict[str, set[int]] = {}
-        for selected in program_of(self._services).targets.everywhere("", text, bare=True):
-            found.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
-        return {mesh_id: tuple(sorted(members)) for mesh_id, members in found.items()}
+        found = program_of(self._services).targets.by_mesh("", text)
+        return {mesh_id: tuple(ranks) for mesh_id, ranks in found.items()}
 
     def _alive(self, recording: _Recording) -> dict[str, list[int]]:
         alive = {}
@@ -163,8 +161,7 @@ class Timelines:
 
 
 def _missing(group: Unanswered) -> list[Missing]:
-    why = silence(group.state) if group.kind == "silent" else group.why
-    return [Missing(group.mesh_id, rank, why) for rank in group.ranks]
+    return [Missing(group.mesh_id, rank, why_unanswered(group)) for rank in group.ranks]
 
 
 def load(services: RootServices) -> None:

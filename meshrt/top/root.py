@@ -15,8 +15,8 @@ from meshrt.hooks.facts import Answered
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
-from meshrt.inspect.asking import gather_all
 from meshrt.memory.references import Held, held_of
+from meshrt.program.asking import gather_all
 from meshrt.program.chosen import choose
 from meshrt.program.program import program_of
 from meshrt.program.states import State, state_of

@@ -20,10 +20,10 @@ import meshrt
 from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SelectionError, UsageError, proc_mesh
 from meshrt.hooks.services import RootServices
 from meshrt.host.memory import private
-from meshrt.inspect.asking import gather_all
 from meshrt.memory import root
 from meshrt.memory.sizing import Snapshot
 from meshrt.mesh.program import start_root
+from meshrt.program.asking import gather_all
 from tests.support.documented import parts_of, section
 from tests.support.holders import MIB, Holder
 from tests.support.pausing import paused

@@ -36,9 +36,9 @@ from meshrt.errors import UsageError
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect.asking import gather_all
+from meshrt.program.asking import gather_all
 from meshrt.program.targets import Targets
-from meshrt.program.words import silence
+from meshrt.program.words import silence, why_unanswered
 from meshrt.selection import fold_ranks
 from meshrt.show.ranks import fold_meshes
 from meshrt.wire.control import Address
@@ -349,7 +349,7 @@ def _refusals(groups: Iterable[Answered[S, P] | Unanswered]) -> Mapping[str, Ran
     found: dict[str, list[Address]] = {}
     for group in groups:
         if isinstance(group, Unanswered):
-            found.setdefault(group.why or silence(group.state), []).extend(_addresses(group))
+            found.setdefault(why_unanswered(group), []).extend(_addresses(group))
     return _all_by_mesh(found)
 
 

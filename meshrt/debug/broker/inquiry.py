@@ -24,7 +24,7 @@ from meshrt.inspect.tree import StackAnswer, innermost
 from meshrt.program.groups import by_mesh
 from meshrt.program.program import program_of
 from meshrt.program.targets import Actor, Selected, Targets
-from meshrt.program.words import silence
+from meshrt.program.words import silence, why_unanswered
 from meshrt.show.text import since
 
 __all__ = ["Inquiry"]
@@ -122,7 +122,7 @@ class Inquiry:
                         text = f"{'*** ' if group.same.error else ''}{group.same.text}"
                         job.answer(key, "answered", text, group.per.get(rank), failed=group.same.error)
                     else:
-                        job.answer(key, group.kind, group.why or silence(group.state))
+                        job.answer(key, group.kind, why_unanswered(group))
 
         if running:
             evaluate = Evaluate(actor.name, asked.command, asked.expression, actor.label, asked.ranks, job.limit)
@@ -213,7 +213,7 @@ class Inquiry:
         self._late.add(key)
         actors = program_of(self._services).sources.activity.actors(key.mesh_id, key.rank)
         place, seconds, state = innermost(group, key.rank, key.actor, key.thread, actors)
-        why = "" if isinstance(group, Answered) else group.why or silence(group.state)
+        why = "" if isinstance(group, Answered) else why_unanswered(group)
         if why:
             seconds = self._targets.silent_for(key.mesh_id, key.rank)
         if place:

@@ -24,6 +24,7 @@ from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.places import Place
 from meshrt.program.program import program_of
+from meshrt.program.targets import ranks_by_mesh
 from meshrt.wire.source import source_text
 
 __all__ = ["Mediator", "load"]
@@ -127,13 +128,11 @@ class Mediator:
         if actors and not named:
             names = {mesh.name or mesh.mesh_id for mesh in meshes.values()} | {actor.name for actor in actors} - {""}
             raise UsageError(f"no mesh, and no actor, is called {name!r}; there are {', '.join(sorted(names))}")
-        found: dict[str, set[int]] = {}
-        for selected in targets.among(named, text):
-            found.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
+        found = ranks_by_mesh(targets.among(named, text))
         return [
             self._described(mesh, rank, several=len(meshes) > 1)
             for mesh in meshes.values()
-            for rank in sorted(found.get(mesh.mesh_id, set()) & set(mesh.alive))
+            for rank in sorted({*found.get(mesh.mesh_id, ())} & {*mesh.alive})
         ]
 
     def _described(self, mesh: MeshFacts, rank: int, *, several: bool) -> ops.Rank:

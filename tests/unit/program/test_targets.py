@@ -193,6 +193,18 @@ def test_without_an_actor_all_that_have_such_ranks_are_meant_and_ranks_without_a
     assert only_head.names_of_ranks("m1") == {0: "head", 1: "left", 2: "head", 3: "left"}
 
 
+def test_a_selection_is_base_ranks_by_mesh() -> None:
+    mesh = with_slices()
+    other = MeshFacts("m2", "right", Shape.from_extent({"n": 2}), {0: "h0", 1: "h0"}, alive=(0, 1))
+    targets = program(mesh, other).targets
+    assert targets.by_mesh("", "") == {"m1": [0, 1, 2, 3], "m2": [0, 1]}
+    assert targets.by_mesh("", "1:3") == {"m1": [1, 2], "m2": [1]}
+    assert targets.by_mesh("head", "") == {"m1": [0, 2]}
+    assert targets.by_mesh("stages", "pp=1") == {"m1": [3]}
+    with pytest.raises(UsageError, match="no actor 'tail'"):
+        targets.by_mesh("tail", "")
+
+
 def test_dims_of_the_spawn_stay_where_a_call_has_others() -> None:
     found = program(with_slices())
     found.sources.stops = Stops(("m1", 3, "stages", ""), view=Shape(("tp",), Slice(offset=1, sizes=(2,), strides=(2,))))
