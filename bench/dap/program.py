@@ -1,4 +1,4 @@
-"""``python -m bench.dap.program RANKS``: a program that an IDE attaches to; obeys orders from standard input.
+"""``python -m bench.dap.program RANKS``: a program that an IDE attaches to; takes orders from standard input.
 
 ``step``: a call of all ranks, through the
 line that is marked; ``sleep``: a call of all ranks that blocks for an hour. It writes ``done`` at first, when all
@@ -32,7 +32,7 @@ class Walker(Actor):
 
 
 def main(ranks: int) -> None:
-    """Obey until standard input ends."""
+    """Run orders until standard input ends."""
     procs = proc_mesh(gpus=ranks, dap=0)
     walkers = procs.spawn("walker", Walker).get()
     walkers.step.call().get()

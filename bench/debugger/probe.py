@@ -1,4 +1,4 @@
-"""``python -m bench.debugger.probe FD [PORT]``: one rank of meshrt; obeys orders on standard input.
+"""``python -m bench.debugger.probe FD [PORT]``: one rank of meshrt; takes orders on standard input.
 
 Answers go to ``FD``. ``PORT``: an IDE can attach to it there (0: any); without it none can.
 
@@ -50,7 +50,7 @@ class Probed(Actor):
 
 
 def main(descriptor: int, port: int | None = None) -> None:
-    """Obey until standard input ends."""
+    """Run orders until standard input ends."""
     procs = proc_mesh(gpus=1, dap=port)
     probed = procs.spawn(ACTOR, Probed).get()
     clock = time.perf_counter

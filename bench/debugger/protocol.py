@@ -60,10 +60,10 @@ class Desk(Protocol):
         """Leave that rank as it is."""
 
     def command(self, line: str) -> None:
-        """Have the attached rank's pdb obey a line; returns at its next prompt."""
+        """Have the attached rank's pdb run a line; returns at its next prompt."""
 
     def cast(self, line: str, count: int) -> None:
-        """Have the pdb of all ``count`` ranks obey a line that moves them; returns when all have moved."""
+        """Have the pdb of all ``count`` ranks run a line that moves them; returns when all have moved."""
 
     def go_on(self) -> None:
         """Let all ranks run on."""

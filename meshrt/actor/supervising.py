@@ -70,7 +70,7 @@ def _decided(answer: Answers[Decided], value: object, error: BaseException | Non
     if inspect.isawaitable(value):  # cannot be awaited: this actor has no event loop, or the loop waits itself
         if inspect.iscoroutine(value):
             value.close()
-        text = f"returned a {type(value).__name__}, which nobody awaits: write `async def {_NAME}`"
+        text = f"returned a {type(value).__name__}, which is not awaited: write `async def {_NAME}`"
         answer(Decided(False, text), "")
     elif error is None:
         answer(Decided(bool(value)), "")

@@ -62,7 +62,7 @@ def run(command: str, words: Sequence[str], reads_files: bool, here: Callable[[]
     try:
         way = _Way(shlex.split(command))
     except ValueError as error:
-        raise UsageError(f"--via {command!r} is no command: {error}") from None
+        raise UsageError(f"--via {command!r} is not a valid command: {error}") from None
     if not way.command:
         raise UsageError('--via is followed by a command that runs others there, such as "ssh node"')
     if reads_files:

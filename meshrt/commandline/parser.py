@@ -242,7 +242,7 @@ class _Parsing:
                 raise UsageError("the actor is missing")
             case Kind.RANK if re.fullmatch(r"[^\W\d]\w*", text):
                 raise UsageError(
-                    f"{text!r} is no rank: a number as `list` shows it, or coordinates as in hosts=3,gpus=1"
+                    f"{text!r} is not a valid rank: a number as `list` shows it, or coordinates as in hosts=3,gpus=1"
                 )
             case Kind.VARIABLE if match := _OPTION_BEHIND.search(text):
                 raise UsageError(f"options such as {match[1]} come directly behind the command")
@@ -377,7 +377,7 @@ def _check_word(argument: Argument, word: str) -> None:
     if argument.kind in (Kind.ACTOR, Kind.RUN) and (match := _WITH_RANKS.fullmatch(word)):
         raise UsageError(f"{word!r} is one word; expected two words: {match[1]} '{match[2]}'")
     if argument.kind is Kind.ACTOR and word and not _ACTOR.fullmatch(word):
-        raise UsageError(f"{word!r} is no name of an actor")
+        raise UsageError(f"{word!r} is not a valid name of an actor")
 
 
 def _value(each: Argument | Option, what: str, word: str) -> Value:
@@ -389,7 +389,7 @@ def _value(each: Argument | Option, what: str, word: str) -> Value:
     except UsageError:
         raise
     except ValueError:
-        raise UsageError(f"{word!r} is no valid {what}") from None
+        raise UsageError(f"{word!r} is not a valid {what}") from None
 
 
 def _place(text: str) -> str:
@@ -435,7 +435,7 @@ def number(what: str, least: int | None = 0) -> Callable[[str], int]:
     def convert(word: str) -> int:
         if not re.fullmatch(r"-?\d{1,9}", word) or (least is not None and int(word) < least):
             expected = "" if least is None else f"; expected {least} or more"
-            raise UsageError(f"{word!r} is no number of {what}{expected}")
+            raise UsageError(f"{word!r} is not a valid number of {what}{expected}")
         return int(word)
 
     return convert

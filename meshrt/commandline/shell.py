@@ -104,7 +104,7 @@ def _refuse_option(words: Sequence[str]) -> None:
         return
     at = next((index for index, word in enumerate(words) if COMMANDS.get(word) is not None), None)
     line = ["COMMAND", *words] if at is None else [*words[at:], *words[:at]]
-    raise UsageError(f"{words[0]!r} is no command; options follow the command: meshrt {' '.join(line)}")
+    raise UsageError(f"{words[0]!r} is not a command; options follow the command: meshrt {' '.join(line)}")
 
 
 def _forward(command: AnyCommand, words: Sequence[str]) -> list[str]:

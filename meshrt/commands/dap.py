@@ -12,7 +12,7 @@ __all__ = ["COMMAND"]
 
 def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
-        raise UsageError(f"{text!r} is no port: a number from 0 to 65535")
+        raise UsageError(f"{text!r} is not a valid port: a number from 0 to 65535")
     return int(text)
 
 

@@ -15,7 +15,7 @@ def _interrupt(prompt: Prompt, arguments: Arguments) -> Outcome:
     answers = prompt.collect(prompt.client.ask(Interrupt(**arguments)))
     outcome = told(answers, arguments, late="their stop will be announced")
     if answers.ranks("idle") and len(answers.ranks("idle")) == answers.sent:
-        return Outcome(f"{outcome.text}\n{_NOTHING}", outcome.data, ok=bool(answers.ranks("standing")))
+        return Outcome(f"{outcome.text}\n{_NOTHING}", outcome.data, ok=bool(answers.ranks("stopped")))
     return outcome
 
 

@@ -10,19 +10,19 @@ __all__ = ["COMMAND"]
 
 def _count(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise UsageError(f"{text!r} is no number of hosts; expected 1 or more")
+        raise UsageError(f"{text!r} is not a valid number of hosts; expected 1 or more")
     return int(text)
 
 
 def _index(text: str) -> int:
     if not text.isdigit():
-        raise UsageError(f"{text!r} is no index of a host; expected 0 or more")
+        raise UsageError(f"{text!r} is not a valid index of a host; expected 0 or more")
     return int(text)
 
 
 def _seconds(text: str) -> float:
     if not text.replace(".", "", 1).isdigit():
-        raise UsageError(f"{text!r} is no number of seconds")
+        raise UsageError(f"{text!r} is not a valid number of seconds")
     return float(text)
 
 

@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 def _seconds(word: str) -> float:
     if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", word):
-        raise UsageError(f"{word!r} is no number of seconds")
+        raise UsageError(f"{word!r} is not a valid number of seconds")
     return float(word)
 
 

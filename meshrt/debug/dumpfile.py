@@ -26,7 +26,7 @@ _LARGEST = 64 << 20
 _LATEST = 1e11
 
 SCHEMA = Schema("meshrt post-mortem", 1)
-_NOT_OURS = "is no post-mortem file of meshrt (meshrt postmortem shows reports of failures)"
+_NOT_OURS = "is not a post-mortem file of meshrt (meshrt postmortem shows reports of failures)"
 
 
 class LinkedError(Data, frozen=True):
@@ -92,13 +92,13 @@ def read_dump(path: Path | str) -> Dump:
             raise UsageError(f"{path} {_NOT_OURS}")
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"{path} cannot be read: {reason}") from None
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         ours = f'"schema": "{SCHEMA.name}"' in text[:200]
-        what = f"is cut off or damaged: {error}" if ours else f"{_NOT_OURS}: it is no JSON"
+        what = f"is cut off or damaged: {error}" if ours else f"{_NOT_OURS}: it is not valid JSON"
         raise UsageError(f"{path} {what}") from None
     if not SCHEMA.is_of(document):
         raise UsageError(f"{path} {_NOT_OURS}")

@@ -10,7 +10,7 @@ with the same number are pushed to the terminal until one of them says ``done``.
 * ``refused``: not possible on that rank, the text says why. ``idle``: it runs no endpoint. ``blocked``: it is in C
   code, the text says where.
 * Not asked: ``held`` (another terminal is attached), ``busy`` (has not answered an earlier line), ``running`` (was
-  resumed and has not stopped again), ``missing`` (is not stopped), ``standing`` (an interrupt: is stopped already).
+  resumed and has not stopped again), ``missing`` (is not stopped), ``stopped`` (an interrupt: is stopped already).
 
 In all of them ``actor`` is a name as a person writes it (``trainer``, ``trainer@left``, ``trainer/T-1``; "": all
 actors, or the only one), ``ranks`` a selection ("": all ranks).
@@ -69,7 +69,7 @@ A_co = TypeVar("A_co", covariant=True)
 RankSets = Mapping[str, Sequence[int]]
 Kind = Literal[
     "answered", "resumed", "asked", "ended", "aborted", "gone", "silent", "refused", "idle", "blocked",
-    "held", "busy", "running", "missing", "standing",
+    "held", "busy", "running", "missing", "stopped",
 ]  # fmt: skip
 
 
@@ -93,13 +93,13 @@ class Greeting(Data, frozen=True):
     Attributes:
         pid, argv: Of the program's root process.
         stops: One line for each actor with stopped ranks.
-        standing, resumed: As in `Count`.
+        stopped, resumed: As in `Count`.
     """
 
     pid: int
     argv: Sequence[str]
     stops: Sequence[str]
-    standing: int
+    stopped: int
     resumed: int
 
 
@@ -119,7 +119,7 @@ class Notice(Report, frozen=True, tag="debug.notice"):
 class Count(Report, frozen=True, tag="debug.count"):
     """How many ranks are stopped, and how many were resumed and may stop again."""
 
-    standing: int
+    stopped: int
     resumed: int
 
 

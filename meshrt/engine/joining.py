@@ -37,7 +37,7 @@ def join(text: bytes, who: str = "") -> tuple[Link, bytes]:
     Returns:
         The link, and what the root has sent behind the proof.
     Raises:
-        UsageError: The text is no invitation; or the root does not take this process, and says why.
+        UsageError: The text is not a valid invitation; or the root does not take this process, and says why.
         ConnectionError: None of the root's addresses answers; the text says what each has answered.
     """
     invited = invited_by(text)
@@ -76,7 +76,7 @@ def invited_by(text: bytes) -> Invited:
         (frame,) = control_decoder().receive_data(text)
         return INVITED.decode(frame.payload)
     except (ValueError, ProtocolError) as error:
-        raise UsageError(f"what was read is no invitation to a program of meshrt: {error}") from None
+        raise UsageError(f"what was read is not a valid invitation to a program of meshrt: {error}") from None
 
 
 def _unreachable(problems: Mapping[Port, str]) -> ConnectionError:

@@ -102,7 +102,7 @@ def _document(path: Path) -> object:
             raise MeshError(f"{path} {_NOT_OURS}")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise MeshError(f"{path} cannot be read: {reason}") from None
     try:
         return json.loads(text)

@@ -13,7 +13,7 @@ __all__ = ["Hang", "hang_of"]
 #: How sure the cause is, by its kind.
 _SURE = {
     CYCLE: "certain: each of them waits for the next one",
-    STOPPED: "until somebody continues it",
+    STOPPED: "until a person continues it",
 }
 
 

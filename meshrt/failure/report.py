@@ -255,7 +255,7 @@ def details(
     if record.time:
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
         stray = record.kind == "exception" and not record.waited_for
-        yield f"  when     {clock}" + (", and nobody waited for it" if stray else "")
+        yield f"  when     {clock}" + (", and no caller waited for it" if stray else "")
     if record.incarnation:
         yield f"  restart  number {record.incarnation} of this rank ended so"
     if record.restarted:

@@ -74,7 +74,7 @@ def read(path: Path) -> LeftBehind | None:
     if isinstance(message, str):
         return LeftBehind(cap(message, _STACK_MAX), timestamp=_seconds(document.get("timestamp")))
     if not isinstance(message, dict):
-        return LeftBehind(cap(text, _MESSAGE_MAX), problem="it is no error file")
+        return LeftBehind(cap(text, _MESSAGE_MAX), problem="it is not a valid error file")
     more = message.get("extraInfo")
     more = more if isinstance(more, dict) else {}
     stack = more.get("py_callstack", "")

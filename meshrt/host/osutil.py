@@ -161,7 +161,7 @@ def kill_run(run_id: str, belongs: Callable[[int], bool]) -> int:
 
 
 #: Addresses for documentation (RFC 5737, RFC 3849): the route to them is the route to other machines.
-_NOBODY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+_OUTSIDE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def outgoing_address() -> str:
@@ -169,10 +169,10 @@ def outgoing_address() -> str:
 
     Nothing is sent, and no name is looked up: the kernel is asked for a route.
     """
-    for family, nobody in _NOBODY:
+    for family, address in _OUTSIDE:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as sock:
-                sock.connect((nobody, 9))
+                sock.connect((address, 9))
                 return str(sock.getsockname()[0])
         except OSError:
             continue  # no such addresses here, or no way out

@@ -192,5 +192,5 @@ def seconds_of(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 86400 * 365:
-        raise UsageError(f"{text!r} is no number of seconds above 0")
+        raise UsageError(f"{text!r} is not a valid number of seconds above 0")
     return seconds

@@ -26,7 +26,7 @@ from meshrt.inspect.sampling import Sample, Sampler
 from meshrt.inspect.stacks import Mark
 from meshrt.inspect.visibility import own_index
 from meshrt.program.places import NOWHERE, Place
-from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
+from meshrt.program.words import BLOCKED, IDLE, NOT_RUNNING, RUNNING, STOPPED
 
 __all__ = ["RankInspector", "load"]
 
@@ -67,7 +67,7 @@ class RankInspector:
         self._told: dict[str, _Told] = {}
         self._placed: dict[str, int] = {}
         #: The calls that were reported to the root as blocked.
-        self._standing: dict[str, EndpointCall] = {}
+        self._halted: dict[str, EndpointCall] = {}
 
     def stacks(self, asked: ReadStacks, answer: Answers[Grouped[Threads, Times]]) -> None:
         """Answer with the stacks of this rank, here or on the control thread `GAP` seconds later."""
@@ -97,14 +97,14 @@ class RankInspector:
         self._tell_places(actors)
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
-            self._standing.pop(name, None)
-            if self._told.pop(name, _Told()).state in STANDING:
+            self._halted.pop(name, None)
+            if self._told.pop(name, _Told()).state in NOT_RUNNING:
                 self._report(name, "", RUNNING, 0.0)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
             state, where = IDLE, None
             if mark is not None:
-                state, where = (BLOCKED, mark.where) if mark.stands() else (RUNNING, None)
+                state, where = (BLOCKED, mark.where) if mark.is_blocked() else (RUNNING, None)
             told = self._told.get(actor.name, _Told())
             since = mark.since if mark is not None and where is not None else 0.0
             seen = _NOWHERE
@@ -114,22 +114,22 @@ class RankInspector:
                 state = seen.state
             now = _Told(state, where, since, seen.waits)
             # Other states are told only as the end of one of these.
-            if now != told and (state in STANDING or told.state in STANDING):
+            if now != told and (state in NOT_RUNNING or told.state in NOT_RUNNING):
                 self._tell(actor.name, call, state, mark, seen)
             self._told[actor.name] = now
         self._mind_exits()
 
     def _mind_exits(self) -> None:
         """Listen for the ends of endpoints only while one is blocked: each call would cost time otherwise."""
-        if self._standing and self._exited not in hooks.endpoint_exit:
+        if self._halted and self._exited not in hooks.endpoint_exit:
             hooks.endpoint_exit.append(self._exited)
-        elif not self._standing and self._exited in hooks.endpoint_exit:
+        elif not self._halted and self._exited in hooks.endpoint_exit:
             hooks.endpoint_exit.remove(self._exited)
 
     def _exited(self, call: EndpointCall) -> None:
         """A call has ended: if it was reported as blocked, tell the root now, before the next pulse. On its thread."""
-        if self._standing.get(call.actor) is call:
-            self._standing.pop(call.actor, None)  # a pulse on the control thread may have removed it meanwhile
+        if self._halted.get(call.actor) is call:
+            self._halted.pop(call.actor, None)  # a pulse on the control thread may have removed it meanwhile
             self._told.pop(call.actor, None)
             self._report(call.actor, "", RUNNING, 0.0)
 
@@ -144,10 +144,10 @@ class RankInspector:
         return _Seen(state, place, tuple(sample.calls), sample.beside)
 
     def _tell(self, actor: str, call: EndpointCall | None, state: str, mark: Mark | None, seen: _Seen) -> None:
-        ago = time.monotonic() - mark.since if mark is not None and state in STANDING else 0.0
-        self._standing.pop(actor, None)
+        ago = time.monotonic() - mark.since if mark is not None and state in NOT_RUNNING else 0.0
+        self._halted.pop(actor, None)
         if call is not None and state == BLOCKED:
-            self._standing[actor] = call
+            self._halted[actor] = call
         self._report(actor, call.endpoint if call is not None else "", state, ago, seen)
 
     def _report(self, actor: str, endpoint: str, state: str, ago: float, seen: _Seen = _NOWHERE) -> None:

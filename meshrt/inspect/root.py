@@ -18,7 +18,7 @@ from meshrt.program.places import Place
 from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.waits import Key, Waiter, WaitGraph
-from meshrt.program.words import BLOCKED, RUNNING, STANDING, silence
+from meshrt.program.words import BLOCKED, NOT_RUNNING, RUNNING, silence
 from meshrt.selection import counted, fold_ranks
 from meshrt.wire.control import Address
 
@@ -83,7 +83,7 @@ class Activity:
         now, clock = time.monotonic(), self._services.clock()
         for key, row in tuple(self._told.items()):
             told = row.progress
-            if told.state in STANDING:
+            if told.state in NOT_RUNNING:
                 place = told.place
                 frames = [StackFrame(place.file, place.line, place.function)] if place.file else []
                 words = doing(Record("", "actor", told.actor, told.endpoint, told.state, frames))

@@ -23,7 +23,7 @@ from meshrt.inspect.records import Kind, Record
 from meshrt.inspect.stacks import Mark, Process, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
 from meshrt.inspect.tasks import TaskLook, Tasks
 from meshrt.inspect.visibility import is_hidden_file
-from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
+from meshrt.program.words import BLOCKED, IDLE, NOT_RUNNING, RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -63,7 +63,7 @@ class Sample(msgspec.Struct):
 
     def since(self) -> float:
         """Return for how many seconds it is known to be at the same place; 0.0 for a running or idle one."""
-        return round(self.mark.seen - self.mark.since, 3) if self.state in STANDING else 0.0
+        return round(self.mark.seen - self.mark.since, 3) if self.state in NOT_RUNNING else 0.0
 
 
 class Sampler:
@@ -172,7 +172,7 @@ def _endpoint(actor: ActorState, look: TaskLook) -> str:
 def _thread(look: ThreadLook, verbose: bool) -> Sample:
     stack, stopped = entries_of(look.stack, verbose=verbose)
     mark = look.mark
-    state = STOPPED if stopped else BLOCKED if mark.stands() else RUNNING
+    state = STOPPED if stopped else BLOCKED if mark.is_blocked() else RUNNING
     if state == BLOCKED and mark.seen - mark.since < _CLOSE and kernel_runs(look.native_id):
         state = RUNNING
     waits = ""

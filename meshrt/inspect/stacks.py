@@ -67,7 +67,7 @@ class Mark(msgspec.Struct):
     #: Signals are pending, or were at the look before: they have not taken all of that time yet.
     unhandled: bool = False
 
-    def stands(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether it was there in at least two looks."""
         return self.seen > self.since
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from meshrt.program.waits import STANDS, Chain, Key, WaitGraph, members_of, targets_of
+from meshrt.program.waits import CERTAIN_SECONDS, Chain, Key, WaitGraph, members_of, targets_of
 from meshrt.selection import fold_ranks
 
 __all__ = ["CYCLE", "STOPPED", "Standstill", "reached", "standstill"]
@@ -62,7 +62,7 @@ def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) 
     found = reached(graph, keys)
     words = _Words(graph, names)
     chains = graph.chains(found.__contains__)
-    cycles = [chain for chain in chains if chain.cycle and chain.seconds >= STANDS]
+    cycles = [chain for chain in chains if chain.cycle and chain.seconds >= CERTAIN_SECONDS]
     if cycles:
         ranks = [key for chain in cycles for key in {*members_of(chain), *chain.alike}]
         return Standstill(CYCLE, words.cycles(cycles), _by_mesh(ranks), _by_mesh(found))

@@ -19,7 +19,7 @@ from meshrt.inspect.standstill import Standstill, reached, standstill
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waittext import doing, waits_of
 from meshrt.program.waits import SCRIPT, Key, Waiter, WaitGraph
-from meshrt.program.words import RUNNING, STANDING, silence, why_unanswered
+from meshrt.program.words import NOT_RUNNING, RUNNING, silence, why_unanswered
 from meshrt.selection import Shape
 
 __all__ = ["StackAnswer", "Stacks", "innermost"]
@@ -116,7 +116,7 @@ class Stacks:
             words = doing(record)
             for rank in group.ranks:
                 # The waits noted for a running actor are over.
-                waits = group.per[rank].waits_of(index) if record.state in STANDING and rank in group.per else ()
+                waits = group.per[rank].waits_of(index) if record.state in NOT_RUNNING and rank in group.per else ()
                 self.waits.nodes[group.mesh_id, rank, record.actor] = Waiter(record.state, words, waits, record.beside)
 
     def _add_silent(self, mesh: MeshStacks, group: Unanswered, ranks: set[int], actors: Mapping[int, str]) -> None:

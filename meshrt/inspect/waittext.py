@@ -9,7 +9,7 @@ from meshrt.inspect.merged import CallWait, ChainEnd, Party, WaitChain, Waits
 from meshrt.inspect.records import Record
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
-from meshrt.program.waits import SCRIPT, STANDS, Chain, Key, WaitGraph
+from meshrt.program.waits import CERTAIN_SECONDS, SCRIPT, Chain, Key, WaitGraph
 from meshrt.program.words import IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
@@ -155,7 +155,9 @@ def _named(ranks: str, count: int) -> str:
 
 
 def _for(seconds: float) -> str:
-    return f", for {seconds:.0f} s" if seconds >= STANDS else f" if it stays: it is seen for less than {STANDS:g} s"
+    if seconds >= CERTAIN_SECONDS:
+        return f", for {seconds:.0f} s"
+    return f" if it stays: it is seen for less than {CERTAIN_SECONDS:g} s"
 
 
 def _until(left: float | None) -> str:

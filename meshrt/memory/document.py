@@ -200,7 +200,7 @@ def read(path: Path) -> Document:
     except (ValueError, RecursionError):
         found = None
     if not MEMORY.is_of(found):
-        raise UsageError(f"{path} is no snapshot of memory; expected a file that meshrt memory --save has written")
+        raise UsageError(f"{path} is not a snapshot of memory; expected a file that meshrt memory --save has written")
     if found.get("version") != MEMORY.version:
         raise UsageError(f"{path} has version {found.get('version')!r}; this meshrt reads version {MEMORY.version}")
     try:

@@ -36,7 +36,7 @@ from meshrt.memory.marks import REGION, SLOT, SLOTS, Marks
 from meshrt.memory.told import inline_values
 from meshrt.store.refs import ObjectRef
 
-__all__ = ["BUDGET", "NOBODY", "Size", "Walk", "enter_not"]
+__all__ = ["BUDGET", "NO_VARIABLE", "Size", "Walk", "enter_not"]
 
 #: Small containers are asked for their referents together, up to so many bytes at a time.
 _TOGETHER = 256 * SLICE
@@ -48,11 +48,11 @@ _FEW = 64
 BUDGET = "budget"
 _WRITTEN = "written to while it was counted"
 #: Number that means: no variable.
-NOBODY = -1
+NO_VARIABLE = -1
 
 #: The mark of an object: the number of the variable, and this.
 _MARK = 2
-_UNENTERED = NOBODY + _MARK
+_UNENTERED = NO_VARIABLE + _MARK
 
 
 def enter_not(holders: Marks, objects: Iterable[object]) -> None:
@@ -130,7 +130,7 @@ class Walk:
         self._pending = 0.0
         #: Why the objects that were counted may hold more than can be seen.
         self._hidden = ""
-        self._push(Lying(iter((value,))), NOBODY, twice=True)
+        self._push(Lying(iter((value,))), NO_VARIABLE, twice=True)
 
     def go_on(self, ended: Callable[[int], bool]) -> Size:
         """Walk until all is counted or ``ended`` returns True; it is called with the number of objects so far."""
@@ -207,7 +207,7 @@ class Walk:
             self._take(objects, holder)
         if new:
             # An earlier walk has reached their referrer too, but it was ended before: it will find these to be ours.
-            self._take(new, NOBODY)
+            self._take(new, NO_VARIABLE)
 
     def _take(self, objects: list[Any], holder: int) -> None:
         """Count objects, and put their referents on the list."""
@@ -341,7 +341,7 @@ class Walk:
             holder = first - _MARK
         else:
             self._holders.set_place(place, self._number + _MARK)
-            holder = NOBODY  # a walk that was ended has reached its referrer too: it will find this to be ours
+            holder = NO_VARIABLE  # a walk that was ended has reached its referrer too: it will find this to be ours
             if size >= PAGESIZE and place[0] in (HOST, MAPPED):
                 self._places[place] = size
         if place[0] in (HOST, MAPPED):
@@ -353,7 +353,7 @@ class Walk:
     def _count(self, size: int, objects: int, holder: int) -> None:
         self._bytes += size
         self._objects += objects
-        if holder != NOBODY:
+        if holder != NO_VARIABLE:
             self._shared[holder] = self._shared.get(holder, 0) + size
 
 

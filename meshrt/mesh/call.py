@@ -496,8 +496,8 @@ def broadcast(target: Target, endpoint: str, args: tuple[object, ...], kwargs: d
         found = receivers()
         if found is None and references_exist():
             raise UsageError(
-                f"{target.name}.{endpoint}.broadcast() on an event loop, before the actor was built: nobody would know "
-                "when a reference has arrived; await the actor first"
+                f"{target.name}.{endpoint}.broadcast() on an event loop, before the actor was built: it is not known "
+                "then when a reference has arrived; await the actor first"
             )
         return found or []
 

@@ -79,7 +79,8 @@ def check_restartable(target: Target) -> None:
     if here:
         raise UsageError(
             "max_restarts= is for actors in other processes: this one would live in the process that spawns it, and "
-            "whoever has to build it again would end with it; make a proc_mesh() for it, or leave max_restarts= out"
+            "the process that has to build it again would end with it; make a proc_mesh() for it, or leave "
+            "max_restarts= out"
         )
 
 

@@ -194,10 +194,11 @@ class Script:
                 report = self._reporter.report(untold[0])
         except Exception as error:  # no descriptor, no memory: it counts as failed all the same
             why = f"there is no report: {type(error).__name__}: {text_of(error)}"
-            self._print(f"meshrt: nobody was told of {what}, and {why}\n")
+            self._print(f"meshrt: no caller was told of {what}, and {why}\n")
         else:
             # A rank that fails all the time does not record each time.
-            self._print(f"\n{report}" if report else f"meshrt: nobody was told of {what}, of which no record is kept\n")
+            untold_of = f"meshrt: no caller was told of {what}, of which no record is kept\n"
+            self._print(f"\n{report}" if report else untold_of)
 
     def _has_failed(self, error: BaseException) -> bool:
         """Whether an error is about more than what the script itself has stopped."""
@@ -284,7 +285,7 @@ class Script:
             return found.text
         self.load_failures()
         known = self._reporter.interrupted(error, found.call)
-        more = [f"where they all stood: meshrt postmortem {self._services.run_id}"] if known else []
+        more = [f"where all ranks were: meshrt postmortem {self._services.run_id}"] if known else []
         return "\nmeshrt: ".join([found.text, *found.waits, *more])
 
     def _given_up(self) -> Pending | None:

@@ -160,7 +160,7 @@ def _checked_env(env: object) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(value, str):
             raise UsageError(f"env: names and values are strings, not {key!r}: {value!r}")
         if "=" in key or "\0" in key + value or not key:
-            raise UsageError(f"env: {key!r} is no name of an environment variable")
+            raise UsageError(f"env: {key!r} is not a valid name of an environment variable")
     if sum(4 * (len(key) + len(value)) for key, value in env.items()) > _ENV_MAX:
         raise UsageError(f"env: more than {_ENV_MAX // 4} characters; pass a file name, or the data as an argument")
     _check_switches(env)

@@ -87,7 +87,7 @@ class UnhandledErrors:
 
     def say(self, place: RankPlace, call: str, remote: RemoteException) -> str:
         """Print it, now or together with others; returns the full text."""
-        headline = f"{call} raised on {place.where}, and nobody waits for it"
+        headline = f"{call} raised on {place.where}, and no caller waits for it"
         text = f"{headline}\n{remote.traceback.rstrip()}"
         key = (place.mesh_id, call, remote.type, _last_frame(remote.traceback))
         if key in self._following:

@@ -195,7 +195,7 @@ class Targets:
             return self._only()
         match = _NAME.fullmatch(text)
         if match is None:
-            raise UsageError(f"{text!r} is no name of an actor")
+            raise UsageError(f"{text!r} is not a valid name of an actor")
         name, mesh, thread = match[1], match[2] or "", match[3] or ""
         actors = self.actors()
         found = [actor for actor in actors if (actor.name, actor.thread) == (name, thread)]

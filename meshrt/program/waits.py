@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from meshrt.hooks.facts import Wait
 
 __all__ = [
+    "CERTAIN_SECONDS",
     "SCRIPT",
-    "STANDS",
     "Chain",
     "Key",
     "WaitGraph",
@@ -33,7 +33,7 @@ Key = tuple[str, int, str]
 #: The key of the script.
 SCRIPT: Key = ("", -1, "")
 #: Seconds from which a cycle is real, and not an artefact of several looks at a running program.
-STANDS = 1.0
+CERTAIN_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class WaitGraph:
         if key in inside:
             return "waiting", "in a cycle"
         if key in waiting:
-            beside = " in a concurrent endpoint, which keeps nobody waiting" if waiting[key].beside else ""
+            beside = " in a concurrent endpoint, which blocks no other call" if waiting[key].beside else ""
             return "waiting", f"waiting in turn{beside}"
         if key[:2] in self.ranks:
             return self.ranks[key[:2]]

@@ -9,9 +9,9 @@ __all__ = [
     "DEAD",
     "IDLE",
     "NOT_ANSWERING",
+    "NOT_RUNNING",
     "POST_MORTEM",
     "RUNNING",
-    "STANDING",
     "STARTING",
     "STOPPED",
     "WORST_FIRST",
@@ -39,7 +39,7 @@ STARTING = "starting"
 #: The words of the grammar, in order: of several actors of a rank, the first one of these is the rank's state.
 WORST_FIRST = (DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED, BLOCKED, RUNNING)
 #: The states of a rank that answers but whose endpoint does not go on.
-STANDING = (BLOCKED, STOPPED)
+NOT_RUNNING = (BLOCKED, STOPPED)
 
 _SILENCE = {
     "stopped": "its process was stopped by a signal (SIGCONT resumes it)",

@@ -325,7 +325,7 @@ class StoreServer:
             found = self._peers.unread()
             self._later(0.0, lambda: self._taken(peer, message, answer, found, holds=holds))
         elif segment is None:
-            self._peers.answer(peer, Refusal(message.id, "nobody holds it any more"))
+            self._peers.answer(peer, Refusal(message.id, "no process holds it any more"))
         else:
             if not holds:
                 self.registry.give(segment.id, [peer.pid])

@@ -117,7 +117,7 @@ class _Server(Server):
 
     def tell(self, _where: str) -> None:
         """Print the address: the server listens."""
-        write_out(sys.stdout, f"{self.address}\nCtrl-C ends this; whoever has the address sees the program\n")
+        write_out(sys.stdout, f"{self.address}\nCtrl-C ends this; everyone who has the address sees the program\n")
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:

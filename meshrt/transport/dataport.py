@@ -150,7 +150,7 @@ def _ports() -> Sequence[int]:
     except ValueError:
         ports = range(0)
     if not ports or ports[0] < 1 or ports[-1] > 65535:
-        raise UsageError(f"{PORTS}={text!r} is no range of ports; expected for example 40000-40100")
+        raise UsageError(f"{PORTS}={text!r} is not a valid range of ports; expected for example 40000-40100")
     return ports
 
 

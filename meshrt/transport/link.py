@@ -23,7 +23,7 @@ from typing import Protocol
 from meshrt.errors import ProtocolError
 from meshrt.transport.dropping import QUESTION_BYTES
 from meshrt.wire.frames import Frame, FrameDecoder
-from meshrt.wire.handshake import NOBODY
+from meshrt.wire.handshake import UNKNOWN_PEER
 
 __all__ = ["LATER", "SILENCE_LOOK_SECONDS", "Connection", "Link", "kept", "peer_of", "same_user"]
 
@@ -81,7 +81,7 @@ class Link:
         self._decoder = decoder or FrameDecoder()
         self._lock = threading.Lock()
         #: The process that has dialled, as it says itself.
-        self.client = NOBODY
+        self.client = UNKNOWN_PEER
         #: Asked for once: see `peer`.
         self._peer = -1
         self.backlog: deque[memoryview | bytes] = deque()

@@ -24,7 +24,7 @@ from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import Early, Loss, OutLink, Receiver
 from meshrt.transport.reading import Reader
 from meshrt.transport.tree import Tree
-from meshrt.wire.handshake import NOBODY
+from meshrt.wire.handshake import UNKNOWN_PEER
 
 __all__ = ["LostLinks"]
 
@@ -151,7 +151,7 @@ class LostLinks:
             out.link = out.handshake = out.fate = out.search = None
             out.refusals = 0
             if replaced is not None:
-                out.server, out.before = NOBODY, replaced
+                out.server, out.before = UNKNOWN_PEER, replaced
         if link is not None:
             link.close()
 

@@ -41,7 +41,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.transport.link import Link, kept
 from meshrt.wire.addresses import RankAddress
 from meshrt.wire.frames import Buffer, Frame
-from meshrt.wire.handshake import NOBODY, ClientHandshake
+from meshrt.wire.handshake import UNKNOWN_PEER, ClientHandshake
 
 __all__ = ["Early", "LinkState", "Loss", "OutLink", "Receiver"]
 
@@ -126,8 +126,8 @@ class OutLink:
     def __init__(self, key: tuple[str, int, str], address: RankAddress) -> None:
         self.key = key
         self.address = address
-        #: The process at the other end: `NOBODY` before the link is open.
-        self.server = NOBODY
+        #: The process at the other end: `UNKNOWN_PEER` before the link is open.
+        self.server = UNKNOWN_PEER
         self.link: Link | None = None
         #: The rank is on another machine.
         self.elsewhere = False

@@ -39,12 +39,12 @@ from meshrt.errors import AuthenticationError
 __all__ = [
     "HANDSHAKE_SECONDS",
     "MAGIC",
-    "NOBODY",
     "ROLE_AGENT",
     "ROLE_CODE",
     "ROLE_DATA",
     "ROLE_STORE",
     "ROLE_TOOL",
+    "UNKNOWN_PEER",
     "UNPROVED_MAX",
     "ClientHandshake",
     "Identity",
@@ -115,7 +115,7 @@ class Identity(NamedTuple):
         return b"".join(part.to_bytes(size, "big") for part, size in zip(self, (8, 4, 4), strict=True))
 
 
-NOBODY = Identity(0, 0, 0)
+UNKNOWN_PEER = Identity(0, 0, 0)
 
 
 def _transcript(role: int, endpoint: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
@@ -151,7 +151,7 @@ class ClientHandshake:
         self.refused = ""
         self.leftover = b""
         #: The server, once it has proved itself.
-        self.server = NOBODY
+        self.server = UNKNOWN_PEER
 
     def hello(self) -> bytes:
         """Return the first bytes to send."""
@@ -209,7 +209,7 @@ class ServerHandshake:
         self._identity = identity
         self._refuses = refuses
         #: The client, once it has proved itself.
-        self.client = NOBODY
+        self.client = UNKNOWN_PEER
         self._secret = secret
         self._role = role
         self._buffer = b""

@@ -54,7 +54,7 @@ def test_what_fails_is_told_by_the_exit_code() -> None:
         (("p", "debuge", "x"), 2, "meshrt p: no actor 'debuge'; did you mean 'debugee'?"),
         (("p", "debugee"), 2, "the expression is missing"),
         (("interrupt", "debugee", "--ranks", "9"), 2, "rank 9"),
-        (("attach", "debugee", "five"), 2, "'five' is no rank"),
+        (("attach", "debugee", "five"), 2, "'five' is not a valid rank"),
         (("list", "stoped"), 2, "did you mean 'stopped'?"),
         (("list", "-p", "1"), 2, "process 1 is no meshrt program"),
         (("where", program.run_id), 2, f"is a program, which is typed as: meshrt where -p {program.run_id}"),

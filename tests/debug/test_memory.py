@@ -57,7 +57,7 @@ def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh
         ("memory -n 0", "expected 1 or more"),
         ("vars hodler", "did you mean 'holder'"),
         ("vars self.btaches ranks(1)", "no variable 'self.btaches'; did you mean 'self.batches'?"),
-        ("memory self.batches", "'self.batches' is no name of an actor"),
+        ("memory self.batches", "'self.batches' is not a valid name of an actor"),
     ):
         assert complaint in me(line) and not me.ok, line
 

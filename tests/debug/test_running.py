@@ -206,7 +206,7 @@ def test_breakpoint_on_ranks_that_run() -> None:
         assert me("breaks") == "no breakpoints are set\n"
         assert mesh.compute.call(9).get(WAIT).values() == [18, 19, 20]
         assert "no breakpoint 1; there are: none" in me("clear 1")
-        assert "is no place" in me("break nowhere")
+        assert "is not a valid place" in me("break nowhere")
 
 
 def test_breakpoint_on_an_endpoint_once_and_for_meshes_that_come_later() -> None:

@@ -184,7 +184,7 @@ def test_what_nobody_waits_for_is_reported_and_the_exit_status_is_not_0(
     done = program(tmp_path, main)
     assert done.returncode == 1
     text = "\n".join(sections(done.stderr)[-1])
-    assert f"what     {what}" in text and f"where    {where}" in text and "nobody waited for it" in text
+    assert f"what     {what}" in text and f"where    {where}" in text and "no caller waited for it" in text
 
 
 def test_what_the_script_handles_is_none_of_its_failures(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_rank_at_a_breakpoint_is_the_root_cause_when_one_presses_ctrl_c(tmp_pa
     assert done.returncode == -signal.SIGINT
     assert re.search(rf"no answer from 1 of 1 \(rank 0 .*\); {kept}; rank 0 blocked at ", done.stderr)
     report = run_python("-m", "meshrt", "postmortem", env=runs).stdout
-    assert re.search(rf"\nROOT CAUSE  {kept}  \[until somebody continues it\]\n", report)
+    assert re.search(rf"\nROOT CAUSE  {kept}  \[until a person continues it\]\n", report)
 
 
 def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def launched(tmp_path: Path, main: str) -> tuple[subprocess.CompletedProcess[str
     [
         ("trainer.step.call(17).get()", r"trainer rank 2 \(n=2\) on .*: ValueError: bad batch 17", "ROOT CAUSE"),
         ("trainer.run.call('ctypes.string_at(0)').get()", r"trainer rank 2 .* was killed by SIGSEGV", "string_at"),
-        ("trainer.everywhere.broadcast('1 / 0')", r"trainer rank \d .*: ZeroDivisionError", "nobody waited for it"),
+        ("trainer.everywhere.broadcast('1 / 0')", r"trainer rank \d .*: ZeroDivisionError", "no caller waited for it"),
         ("1 / 0", "ZeroDivisionError: division by zero", "1 / 0"),
     ],
 )

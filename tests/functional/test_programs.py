@@ -233,7 +233,7 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
     assert re.fullmatch(rf"meshrt: sleeper\.sleep\(\): no answer from [23] of 3 \(ranks 0[,-]2.*\); {where}", second)
     assert len(kept) == known  # of a call that has just been sent, nobody says that it hangs
     if known:
-        match = re.fullmatch(r"meshrt: where they all stood: meshrt (postmortem [0-9a-f]{8})", kept[0])
+        match = re.fullmatch(r"meshrt: where all ranks were: meshrt (postmortem [0-9a-f]{8})", kept[0])
         assert match is not None
         report = run_python("-m", "meshrt", *match[1].split()).stdout
         assert "meshrt: INTERRUPTED, waiting for 2 of 3 ranks of mesh1 (n=3)" in report

@@ -204,7 +204,7 @@ def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
     """Each that is refused is told; the store goes on."""
     many = [Registrar(str(tmp_path), SECRET, os.getpid(), machine_of(os.getpid())) for _ in range(20)]
     for each in many:
-        with pytest.raises(MeshError, match="nobody holds it any more"):
+        with pytest.raises(MeshError, match="no process holds it any more"):
             take(each, 99)
     many[0].settle()
     stream = many[0]._stream
@@ -255,7 +255,7 @@ def test_what_was_shared_and_not_sent_is_withdrawn(served: Served, registrar: Re
     registrar.tell(shared("argument"))
     registrar.tell_later(Withdraw([5]))
     wait_until(lambda: served.server.registry.segments() == [])
-    with pytest.raises(MeshError, match="nobody holds it any more"):
+    with pytest.raises(MeshError, match="no process holds it any more"):
         take(registrar)
 
 

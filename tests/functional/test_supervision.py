@@ -240,7 +240,7 @@ def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
     [
         (
             "coroutine",
-            "which has made inner, returned a coroutine, which nobody awaits: write `async def __supervise__`",
+            "which has made inner, returned a coroutine, which is not awaited: write `async def __supervise__`",
         ),
         ("pass on", ""),
         ("raise", "which has made inner, raised in __supervise__(): LookupError: no spare"),

@@ -114,7 +114,7 @@ def test_where_ranks_hang_is_kept_and_a_script_that_does_not_wait_has_no_handler
     ended, waited, *_, more = err.splitlines()
     assert ended.startswith("meshrt: ended by SIGTERM at ") and ended.endswith(f":{LAST}, in <module>")
     assert waited.startswith("meshrt: trainer.wait_for(): no answer from 2 of 2 (ranks 0-1)")
-    assert more.startswith("meshrt: where they all stood: meshrt postmortem ")
+    assert more.startswith("meshrt: where all ranks were: meshrt postmortem ")
     kept = run_python("-m", "meshrt", "postmortem", env=environment(MESHRT_RUNS=str(tmp_path / "runs"))).stdout
     assert "meshrt: INTERRUPTED, waiting for" in kept and "train.py:9" in kept
 
@@ -139,7 +139,7 @@ def test_a_script_that_awaits(tmp_path: Path, loop: str) -> None:
     line = AWAITS[: AWAITS.index("await trainer")].count("\n") + 1
     assert ended.startswith("meshrt: ended by SIGTERM at ") and ended.endswith(f":{line}, in step")
     assert waited.startswith("meshrt: trainer.wait_for(): no answer from 2 of 2 (ranks 0-1)")
-    assert more.startswith("meshrt: where they all stood: meshrt postmortem ")
+    assert more.startswith("meshrt: where all ranks were: meshrt postmortem ")
 
 
 def test_an_event_loop_that_does_not_come_back_ends_all_the_same(tmp_path: Path) -> None:

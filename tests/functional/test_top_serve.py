@@ -79,7 +79,7 @@ def served() -> Iterator[Served]:
                 yield Served(address, program.pid, errors)
             finally:
                 serving.send_signal(signal.SIGINT)
-            assert "whoever has the address" in serving.stdout.read()
+            assert "everyone who has the address" in serving.stdout.read()
         assert serving.returncode == 0 and program.stdin is not None
         program.stdin.write("\n")
 

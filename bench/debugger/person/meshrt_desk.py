@@ -51,30 +51,30 @@ class MeshrtDesk:
     def _record(self, record: Mapping[str, Any]) -> None:
         self._last = record
 
-    def obey(self, line: str) -> Mapping[str, Any]:
+    def run_line(self, line: str) -> Mapping[str, Any]:
         """Type a line; return what it came to.
 
         Raises:
-            RuntimeError: It could not be obeyed.
+            RuntimeError: It could not be run.
         """
         if not self._repl.execute(line):
             raise RuntimeError(f"{line!r}: {self._last}")
         return self._last
 
     def wait(self, count: int) -> None:
-        expect(len(self.obey(f"wait {ACTOR} {PATIENCE:g}")["stopped"]), count, "stopped ranks")
+        expect(len(self.run_line(f"wait {ACTOR} {PATIENCE:g}")["stopped"]), count, "stopped ranks")
 
     def show(self) -> None:
-        self.obey("list")
+        self.run_line("list")
 
     def attach(self, rank: int) -> None:
-        self.obey(f"attach {ACTOR} {rank}")
+        self.run_line(f"attach {ACTOR} {rank}")
 
     def detach(self) -> None:
-        self.obey("detach")
+        self.run_line("detach")
 
     def command(self, line: str) -> None:
-        self.obey(line)
+        self.run_line(line)
 
     def cast(self, line: str, count: int) -> None:
         # An answer is a rank's next stop: all have moved when all have answered.
@@ -82,7 +82,7 @@ class MeshrtDesk:
 
     def where(self, count: int, place: str) -> None:
         """Show the stacks of all ranks; all must be told, and lead to the function ``place``."""
-        (mesh,) = self.obey("where")["meshes"]
+        (mesh,) = self.run_line("where")["meshes"]
         found = mesh["answered"]["count"], ranks_in(mesh["trees"], place)
         expect(found, (count, count), f"ranks that answer, ranks in {place}")
 
@@ -91,14 +91,14 @@ class MeshrtDesk:
         self._all(f"interrupt {ACTOR}", "answered", count)
 
     def go_on(self) -> None:
-        self.obey("continue")
+        self.run_line("continue")
 
     def close(self) -> None:
         self._client.mute()
         self._client.close()
 
     def _all(self, line: str, kind: str, count: int) -> None:
-        answers = self.obey(line)["answers"]
+        answers = self.run_line(line)["answers"]
         expect(sum(len(each["ranks"]) for each in answers if each["kind"] == kind), count, f"ranks that have {kind}")
 
 

@@ -207,7 +207,9 @@ class Breaks:
             raise UsageError(f"the line is missing; expected {place}:LINE")
         match = _ENDPOINT.fullmatch(place)
         if match is None or not (match[1] or actor):
-            raise UsageError(f"{place!r} is no place; expected FILE:LINE, for instance train.py:41, or ACTOR.ENDPOINT")
+            raise UsageError(
+                f"{place!r} is not a valid place; expected FILE:LINE, for instance train.py:41, or ACTOR.ENDPOINT"
+            )
         return "", 0, match[2]
 
     async def clear(self, client: ToolClient, asked: Clear) -> Cleared:
@@ -372,6 +374,6 @@ def _check_condition(text: str) -> None:
         ast.parse(text + "\n", mode="eval")  # compiling would warn of some expressions, on the program's terminal
     except SyntaxError as error:
         caret = " " * max(0, (error.offset or 1) - 1) + "^"
-        raise UsageError(f"the condition is no expression: {error.msg}\n  {text}\n  {caret}") from None
+        raise UsageError(f"the condition is not a valid expression: {error.msg}\n  {text}\n  {caret}") from None
     except (ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deeply
-        raise UsageError(f"the condition is no expression that can be read: {error}") from None
+        raise UsageError(f"the condition is not an expression that can be read: {error}") from None

@@ -252,7 +252,7 @@ class Broker:
         coming = self._notices.coming if terminal.person or terminal.listens else ()
         stopped = [session for session in self._table if session.state == STOPPED and session not in coming]
         stops = summarize(stopped, self._targets.actors())
-        return ops.Greeting(os.getpid(), sys.argv, stops, count.standing, count.resumed)
+        return ops.Greeting(os.getpid(), sys.argv, stops, count.stopped, count.resumed)
 
     # -- one rank ------------------------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ class Inquiry:
         job = self._jobs.new(client, len(selected.ranks))
         # A rank that steps, or is at work on a line, may do so for ever: it is asked like a running one.
         stopped = {rank: session for rank, session in self._table.among(selected).items() if session.state == STOPPED}
-        job.settle(actor.label, "standing", "", stopped)
+        job.settle(actor.label, "stopped", "", stopped)
         # A rank that holds the GIL in C code stops as soon as that code returns.
         running = self._running(selected, stopped, job, silent=("busy",))
         for rank in running:
@@ -177,7 +177,7 @@ class Inquiry:
                     if isinstance(group, Answered):
                         if group.same.state != "asked":  # otherwise it is reported when it stops
                             self._give_up(key, job)
-                            job.answer(key, "idle" if group.same.state == "idle" else "standing", group.same.text)
+                            job.answer(key, "idle" if group.same.state == "idle" else "stopped", group.same.text)
                     elif group.kind == "silent":
                         self._explain_one(job, key, group)
                     else:

@@ -30,7 +30,7 @@ _LEAST_LINES = 10
 _BRIEF_LINES = 3
 
 #: Kinds of ranks that did not get the request.
-_NOT_ASKED = ("held", "busy", "running", "missing", "standing")
+_NOT_ASKED = ("held", "busy", "running", "missing", "stopped")
 _OUTCOMES = {
     "resumed": "resumed",
     "asked": "asked to resume",
@@ -41,7 +41,7 @@ _OUTCOMES = {
     "refused": "cannot be done",
     "idle": "no endpoint runs there now",
     "blocked": "does not stop yet",
-    "standing": "stopped already",
+    "stopped": "stopped already",
     "held": "not asked",
     "busy": "not asked",
     "running": "runs since it was resumed",

@@ -57,7 +57,7 @@ class Client:
         #: The line that runs now: the broker shows it at other terminals.
         self.typed = ""
         #: How many ranks are stopped, and how many were resumed and may stop again.
-        self.standing = 0
+        self.stopped = 0
         self.resumed = 0
         self._counted = False
         #: Events of the attached session; None: the program has closed the connection.
@@ -158,7 +158,7 @@ class Client:
             self.on_change()
 
     def _count(self, counts: Count | Greeting) -> None:
-        self.standing, self.resumed = counts.standing, counts.resumed
+        self.stopped, self.resumed = counts.stopped, counts.resumed
 
     def _close(self) -> None:
         self._closed = True

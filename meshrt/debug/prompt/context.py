@@ -85,5 +85,5 @@ def told(answers: Answers, arguments: Arguments, *, late: str = "", again: bool 
         text += ("\n" if text else "") + f"{answers.pending()}: {'the program is gone' if answers.lost else late}"
     failed = answers.ranks("gone", "silent", "refused", "held", "busy", "blocked") or answers.errors()
     # A rank that had to be stopped and is stopped already counts as reached.
-    reached = bool(answers.sent) or bool(answers.ranks("standing"))
+    reached = bool(answers.sent) or bool(answers.ranks("stopped"))
     return Outcome(text, answers.data(), ok=reached and answers.done and not failed)

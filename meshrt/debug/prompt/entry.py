@@ -63,14 +63,14 @@ def _prompt(client: Client, may_leave: Callable[[], bool], leaving: str = _LEAVI
 def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
     if terminal.interactive:
         terminal.write(BANNER + "\n")
-        for line in client.stops or ([empty] if empty and not client.standing else []):
+        for line in client.stops or ([empty] if empty and not client.stopped else []):
             terminal.notice(line)
 
 
 def _farewell(terminal: Terminal, client: Client, *, over: bool = False) -> None:
-    if client.standing and not client.closed() and over:
+    if client.stopped and not client.closed() and over:
         terminal.write("what the script waited for is over, and it goes on now: if it ends, so do the stopped ranks\n")
-    elif client.standing and not client.closed():
+    elif client.stopped and not client.closed():
         terminal.write(
             "ranks stay stopped, the program goes on without them; python -m meshrt.debug opens this again\n"
         )
@@ -169,7 +169,7 @@ def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *
         terminal.close()
 
 
-class _Standing:
+class _StoppedRanks:
     """Tells whether ranks are stopped, or may be soon. A prompt that leaves by itself asks it.
 
     Args:
@@ -186,7 +186,7 @@ class _Standing:
     def over(self) -> bool:
         """Whether ranks were stopped and all of them run again. Any thread."""
         now = time.monotonic()
-        if self._client.standing:
+        if self._client.stopped:
             self.seen = True
             self._last = now
             return False
@@ -211,14 +211,14 @@ def enter_here(waited: Waited) -> None:
     if program is None:
         return
     client = _connect(program, person=True)
-    repl, terminal = _prompt(client, lambda: waited.done() and not client.standing)
+    repl, terminal = _prompt(client, lambda: waited.done() and not client.stopped)
 
     def done(future: Waited) -> None:
         try:
             error = future.exception()
         except Exception:  # the thread may wait for something other than a call
             error = None
-        if error is not None and client.standing:
+        if error is not None and client.stopped:
             headline = str(error).partition("\n")[0]
             terminal.notice(f"the script's call has failed; it is told when no rank is stopped any more. {headline}")
         repl.look_up()
@@ -278,27 +278,27 @@ def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> N
 
     client.read_notices(notice)
     client.on_change = changed.set
-    standing = _Standing(client, changed.set)
-    if not told and not client.standing and interactive:
+    stopped_ranks = _StoppedRanks(client, changed.set)
+    if not told and not client.stopped and interactive:
         sys.stdout.write("waiting for a rank to stop (Ctrl-C leaves) ...\n")
         sys.stdout.flush()
     # The first stops are announced together, a moment later. Without a terminal nothing is announced here.
     begin = time.monotonic()
-    while not (told or client.closed() or (client.standing and not interactive)):
+    while not (told or client.closed() or (client.stopped and not interactive)):
         left = None if timeout is None else begin + timeout - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError(f"no rank has stopped within {timeout:g} s")
         changed.wait(left)
         changed.clear()
-    standing.seen = True
+    stopped_ranks.seen = True
     if not interactive:
-        while not (client.closed() or standing.over()):
+        while not (client.closed() or stopped_ranks.over()):
             changed.wait()
             changed.clear()
         return
     client.stops = told
-    repl, terminal = _prompt(client, standing.over)
-    standing.wake = repl.look_up
+    repl, terminal = _prompt(client, stopped_ranks.over)
+    stopped_ranks.wake = repl.look_up
     _greet(terminal, client)
     try:
         repl.run()

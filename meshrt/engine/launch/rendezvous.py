@@ -194,7 +194,7 @@ def read_secret(path: Path) -> Secret:
 def _root_of(text: str) -> Port:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) <= 65535:
-        raise UsageError(f"{ROOT}={text!r} is no address; expected for example train-0.train:40000")
+        raise UsageError(f"{ROOT}={text!r} is not a valid address; expected for example train-0.train:40000")
     return host.strip("[]"), int(port)
 
 

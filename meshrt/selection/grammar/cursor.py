@@ -91,7 +91,7 @@ class Cursor:
     def unexpected(self, expected: Sequence[str]) -> SelectionError:
         """Return the complaint that the current token is not valid here."""
         ended = self.token.kind == "end"
-        return self.error("the text ends too early" if ended else f"{self.token.value!r} cannot stand here", expected)
+        return self.error("the text ends too early" if ended else f"{self.token.value!r} is not valid here", expected)
 
     def error(self, problem: str, expected: Sequence[str] = ()) -> SelectionError:
         """Return a complaint about the current token."""

@@ -84,7 +84,7 @@ class _Parser(Cursor):
         while self.accept(joint):
             parts.append(self._conjunction())
         if self.token.kind in (",", "|"):
-            problem = "a comma and | stand side by side: which of them binds tighter?"
+            problem = "a comma and | are mixed: which of them binds tighter?"
             raise self.error(problem, ("parentheses around one of the two lists",))
         return disjunction(parts) if joint == "|" else self._list(parts)
 

@@ -88,10 +88,10 @@ def test_options_may_be_anywhere_among_words(line: str, arguments: tuple[Any, ..
     [
         ("show bg trainer", "'trainer' does not belong there"),
         ("show trainer 3", "ranks are written ranks(3)"),
-        ("show -n x", "'x' is no number of rows"),
+        ("show -n x", "'x' is not a valid number of rows"),
         ("show -n", "argument -n/--number: expected one argument"),
         ("show --wid3", "did you mean '--wide'?"),
-        ("show big a.b", "'a.b' is no name of an actor"),
+        ("show big a.b", "'a.b' is not a valid name of an actor"),
         ("evaluate", "the actor is missing; usage: evaluate [-v] [--diff RANK] ACTOR [ranks(...)] EXPRESSION"),
         ("halt a.py:3 x", "a condition follows a comma"),
         ("start", "the words is missing"),

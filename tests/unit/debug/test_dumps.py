@@ -66,8 +66,8 @@ def test_a_good_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        ("{", "it is no JSON"),
-        ("[" * 100_000, "it is no JSON"),
+        ("{", "it is not valid JSON"),
+        ("[" * 100_000, "it is not valid JSON"),
         ("3", "no post-mortem file"),
         ("{}", "no post-mortem file"),
         ({"version": 99}, "has version 99"),
@@ -99,7 +99,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=problem):
             read_dump(path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="it is no text"):
+    with pytest.raises(UsageError, match="it is not text"):
         read_dump(tmp_path / "bytes")
 
 

@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(MeshError, match="cannot be read: No such file"):
         files.read(tmp_path / "failure-1.json")
     (tmp_path / "failure-2.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(MeshError, match="it is no text"):
+    with pytest.raises(MeshError, match="it is not text"):
         files.read(tmp_path / "failure-2.json")
     os.mkfifo(tmp_path / "failure-3.json")
     with pytest.raises(MeshError, match="is not a failure file"):

@@ -121,7 +121,7 @@ def test_where_something_else_may_be_the_root_those_that_wait_are_among_the_othe
 def test_one_that_is_stopped_in_the_debugger() -> None:
     report = render(hanging(6, stopped=True))
     where = "ROOT CAUSE  trainer rank 2 is stopped in the debugger at /train.py:7, in step"
-    assert f"{where}  [until somebody continues it]\n" in report
+    assert f"{where}  [until a person continues it]\n" in report
     assert report.splitlines()[-2].endswith("--rank 2")
 
 

@@ -50,7 +50,7 @@ OLD = {"message": {"message": "RuntimeError: x", "extraInfo": {"py_callstack": [
         ('{"message": {"message": "m", "extraInfo": 3}}', LeftBehind("m")),
         ('{"message": {"mess', LeftBehind('{"message": {"mess', problem="it is cut off, or no error file")),
         ("", LeftBehind(problem="it is cut off, or no error file")),
-        ("[1]", LeftBehind("[1]", problem="it is no error file")),
+        ("[1]", LeftBehind("[1]", problem="it is not a valid error file")),
     ],
 )
 def test_what_others_have_written(text: str, left: LeftBehind, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_an_endpoint_that_ends_while_a_pulse_looks_at_it_is_told_once() -> None:
     told: list[Report] = []
     inspector = RankInspector(cast(RankServices, SimpleNamespace(report=told.append, actors=list)))
     call = EndpointCall("m", "a", 0, "step", [], 0, 1)
-    inspector._standing = Raced(a=call)
+    inspector._halted = Raced(a=call)
     inspector._exited(call)
     assert [each.state for each in told if isinstance(each, Progress)] == ["running"]
     inspector._exited(call)

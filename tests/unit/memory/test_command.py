@@ -67,7 +67,7 @@ def test_what_a_file_has_not_is_not_shown(kept: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan", "1e300"])
 def test_a_view_is_watched_by_seconds_that_are_some(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"--watch={seconds}"]) == 2
-    assert f"--watch: '{seconds}' is no number of seconds above 0" in capsys.readouterr().err
+    assert f"--watch: '{seconds}' is not a valid number of seconds above 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_view_is_watched_by_seconds_that_are_some(seconds: str, capsys: pytest
         (["--by", "x"], "no WHAT 'x'; expected one of host, actor"),
         (["--sort", "x"], "no ORDER 'x'; expected one of size"),
         (["--units", "MB"], "no UNITS 'MB'; did you mean 'MiB'?"),
-        (["-n", "0"], "'0' is no number of rows; expected 1 or more"),
+        (["-n", "0"], "'0' is not a valid number of rows; expected 1 or more"),
     ],
     ids=" ".join,
 )

@@ -152,7 +152,7 @@ def test_a_root_that_does_not_answer(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"\x00" * 30, control_frame(Bye())])
 def test_what_is_no_invitation(text: bytes) -> None:
-    with pytest.raises(UsageError, match="is no invitation"):
+    with pytest.raises(UsageError, match="is not a valid invitation"):
         join(text)
 
 

@@ -135,7 +135,7 @@ def test_an_owner_that_has_stopped_the_mesh_is_not_asked(root: Root) -> None:
     root.later()
     root.supervision.finish()
     assert root.asked == [] and root.told == []
-    assert list(root.unseen) == ["7.1"]  # nobody was told of an exception
+    assert list(root.unseen) == ["7.1"]  # no caller was told of an exception
 
 
 def test_what_the_end_of_the_program_has_stopped_is_told(root: Root) -> None:

@@ -140,7 +140,7 @@ def test_what_is_no_deadlock_is_no_cycle() -> None:
     made = graph({rank: wait((rank + 1) % 3) for rank in range(3)})
     for node in made.nodes.values():
         node.beside = True
-    keeps = "waiting in turn in a concurrent endpoint, which keeps nobody waiting"
+    keeps = "waiting in turn in a concurrent endpoint, which blocks no other call"
     assert lines(made) == [f"rank 0 waits for worker.ask() of rank 1, {keeps}; alike: ranks 1-2"]
 
 

@@ -17,7 +17,7 @@ from meshrt.store.messages import (
     ToProcess,
 )
 from meshrt.store.outbox import Unanswered
-from meshrt.wire.handshake import NOBODY, Identity
+from meshrt.wire.handshake import UNKNOWN_PEER, Identity
 
 __all__ = ["FakeRegistrar", "FakeRegistrars", "granted"]
 
@@ -78,7 +78,7 @@ class FakeRegistrars:
 
     def __init__(self, *agents: int) -> None:
         self.first = agents[0]
-        self.own = NOBODY
+        self.own = UNKNOWN_PEER
         self.by_agent = {agent: FakeRegistrar(agent) for agent in agents}
 
     def __iter__(self) -> Iterator[FakeRegistrar]:

@@ -101,7 +101,7 @@ class RankLink:
     _channels: Channels
     channel: int = 0
     #: Threads of the engine that are stopped.
-    standing: Stops = field(default_factory=Stops)
+    stops: Stops = field(default_factory=Stops)
     price: str = ""
     #: The rank has answered the request to attach. If it has not joined yet, its engine is still loading.
     answered: bool = False
@@ -152,13 +152,13 @@ class RankLink:
 
     def send(self, message: Message) -> None:
         """Send a message of an IDE. The answer goes to the watcher."""
-        self.standing.asked(message)
+        self.stops.asked(message)
         if message["type"] == "request":
             if message["command"] == "evaluate":
                 self.evaluating.add(message["seq"])
             elif message["command"] in RESUMING:
                 self.pausing = False
-            elif message["command"] == "pause" and not self.standing:
+            elif message["command"] == "pause" and not self.stops:
                 self.pausing = True
         data = encode(message)
         for start in range(0, len(data), _CHUNK):
@@ -219,7 +219,7 @@ class RankLink:
     def _end(self, why: str) -> None:
         self._closed = True
         self.pausing = False
-        self.standing.clear()
+        self.stops.clear()
         self.evaluating.clear()
         error = DebugAdapterError(why or f"{self.rank.name} has been left")
         for future in (self._opened, *self._waiting.clear()):
@@ -229,7 +229,7 @@ class RankLink:
         self.watcher.closed(why)
 
     def _message(self, message: Message) -> None:
-        self.standing.said(message)
+        self.stops.said(message)
         if message["type"] == "event" and message["event"] == "stopped":
             self.pausing = False
         elif message["type"] == "response":

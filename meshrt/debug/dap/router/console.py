@@ -130,10 +130,10 @@ class Console:
             if arguments is None:
                 return console_help(word)
             meant = await self._which(str(arguments["actor"]), str(arguments["ranks"]))
-            standing = {key: link for key, link in self._links().items() if key in meant and link.standing}
-            if standing:
-                others = meant - set(standing)
-                text = await self._tell(str(arguments.get("line") or arguments.get("expression")), standing, looking)
+            stopped = {key: link for key, link in self._links().items() if key in meant and link.stops}
+            if stopped:
+                others = meant - set(stopped)
+                text = await self._tell(str(arguments.get("line") or arguments.get("expression")), stopped, looking)
                 if others and word != "cast":
                     # Ask the running ranks as the prompt does: the user compares the values of all ranks.
                     numbers = ",".join(str(rank) for _, rank in sorted(others))
@@ -146,13 +146,13 @@ class Console:
         return await self._prompted(line)
 
     async def _prompted(self, line: str) -> str:
-        text = await asyncio.get_running_loop().run_in_executor(self._thread, self._obey, line)
+        text = await asyncio.get_running_loop().run_in_executor(self._thread, self._run_line, line)
         note = _note(line)
         return f"{text}\n{note}" if note else text
 
     def _any_other(self, rest: str) -> bool:
         """Return whether ``continue`` is meant for ranks at prompts of the debugger."""
-        here = any(link.standing or link.pausing for link in self._links().values())
+        here = any(link.stops or link.pausing for link in self._links().values())
         return not here or bool(rest and not rest.startswith("ranks"))
 
     def close(self) -> None:
@@ -179,18 +179,18 @@ class Console:
             raise UsageError(f"the IDE is not attached to {self._names.of(missing)}")
         return {key: link for key, link in links.items() if key in meant}
 
-    async def _tell(self, line: str, standing: Mapping[Key, RankLink], looking: RankLink | None) -> str:
+    async def _tell(self, line: str, stopped: Mapping[Key, RankLink], looking: RankLink | None) -> str:
         word, rest = head(line)
         own = OWN.get(word)
         if own is not None:
-            return await self._step(REQUESTS[own.name], standing, looking)
+            return await self._step(REQUESTS[own.name], stopped, looking)
         expression = rest if word in _VALUES and rest else line.strip().removeprefix("!")
-        return await self._values(expression, standing)
+        return await self._values(expression, stopped)
 
     async def _step(self, command: str, links: Mapping[Key, RankLink], looking: RankLink | None) -> str:
         if command == "pause":
-            running = {key: link for key, link in links.items() if not link.standing}
-            busy = {key: link for key, link in links.items() if link.standing and link.evaluating}
+            running = {key: link for key, link in links.items() if not link.stops}
+            busy = {key: link for key, link in links.items() if link.stops and link.evaluating}
             if not running and not busy:
                 return "nothing runs that the IDE has" if links else "the IDE has no ranks"
             asked = {key: link.request("pause", {"threadId": 1}) for key, link in {**running, **busy}.items()}
@@ -199,28 +199,28 @@ class Console:
             if busy:
                 said.append(f"{self._names.of(busy)}: what is being evaluated is interrupted")
             return "\n".join(said) + self._silent(paused)
-        standing = {key: link for key, link in links.items() if link.standing}
+        stopped = {key: link for key, link in links.items() if link.stops}
         pausing = {key: link for key, link in links.items() if link.pausing and command == "continue"}
-        if not standing and not pausing:
+        if not stopped and not pausing:
             return "nothing is stopped in the IDE"
         asks = {
             # After `continue`, the IDE shows the next stop, whichever rank the user looks at.
             key: link.resume(
                 command,
-                {"threadId": next(iter(link.standing), 1)},
+                {"threadId": next(iter(link.stops), 1)},
                 looked=None if command == "continue" else link is looking,
             )
-            for key, link in {**standing, **pausing}.items()
+            for key, link in {**stopped, **pausing}.items()
         }
         answers = await _each(asks)
-        said = [f"{self._names.of(standing)}: {_PAST[command]}"] if standing else []
+        said = [f"{self._names.of(stopped)}: {_PAST[command]}"] if stopped else []
         if pausing:
             said.append(f"{self._names.of(pausing)}: not to pause any more")
         return "\n".join(said) + self._silent(answers)
 
-    async def _values(self, expression: str, standing: Mapping[Key, RankLink]) -> str:
+    async def _values(self, expression: str, stopped: Mapping[Key, RankLink]) -> str:
         # Sorted by rank, not in the order in which the IDE opened the sessions.
-        answers = await _each({key: _evaluate(standing[key], expression) for key in sorted(standing)}, _SECONDS)
+        answers = await _each({key: _evaluate(stopped[key], expression) for key in sorted(stopped)}, _SECONDS)
         classes: dict[str, list[Key]] = {}
         for key, text in answers.said.items():
             classes.setdefault(text, []).append(key)
@@ -232,18 +232,18 @@ class Console:
 
     # -- the debugger's own, on their thread
 
-    def _obey(self, line: str) -> str:
+    def _run_line(self, line: str) -> str:
         if self._closed.is_set():
             raise MeshError("the session has ended")
         if self._prompt is None or self._prompt.client.closed():
             self._prompt = _Prompt(self._link.program, self._session)
             if self._closed.is_set():  # closed meanwhile: only this thread can close the prompt
                 self._prompt.leave()
-        return self._prompt.obey(line)
+        return self._prompt.run_line(line)
 
 
 async def _evaluate(link: RankLink, expression: str) -> str:
-    thread = next(iter(link.standing), 0)
+    thread = next(iter(link.stops), 0)
     try:
         stack = await link.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 1})
         frames = stack.get("stackFrames") or [{}]
@@ -274,7 +274,7 @@ class _Prompt:
         self._out = io.StringIO()
         self._repl = Repl(self.client, self, notices=False)
 
-    def obey(self, line: str) -> str:
+    def run_line(self, line: str) -> str:
         """Run a line and return its output. Raises MeshError with the output of a command that failed."""
         self._out.seek(0)
         self._out.truncate()

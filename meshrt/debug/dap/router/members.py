@@ -81,7 +81,7 @@ class Member:
     @property
     def thread(self) -> int:
         """The stopped thread, or the main thread if none is stopped."""
-        return next(iter(self.link.standing), 1)
+        return next(iter(self.link.stops), 1)
 
 
 async def ask_all(

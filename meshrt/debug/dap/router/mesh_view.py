@@ -158,7 +158,7 @@ class MeshView(RootView):
     def summary(self) -> str:
         """See `meshrt.debug.dap.router.requests.table.MeshSession`."""
         links = self._links().values()
-        return f"mesh: {counted(len(links))}, {sum(1 for link in links if link.standing)} stopped"
+        return f"mesh: {counted(len(links))}, {sum(1 for link in links if link.stops)} stopped"
 
     def leave(self) -> None:
         """End the sessions of all ranks, and this one."""

@@ -99,7 +99,7 @@ class RankThreads:
             self._said(f"meshrt: more than {ROWS_FROM} ranks: {what}")
             self.shown.begin()
         for member in self.members.values():
-            for stop in member.link.standing.events():
+            for stop in member.link.stops.events():
                 self.stops(member, stop["body"])
 
     # -- threads
@@ -126,7 +126,7 @@ class RankThreads:
 
     def stopped(self) -> list[tuple[Member, int]]:
         """Return the ranks that are stopped, and a thread of each."""
-        return [(member, member.thread) for member in self.members.values() if member.link.standing]
+        return [(member, member.thread) for member in self.members.values() if member.link.stops]
 
     def pausing(self) -> list[tuple[Member, int]]:
         """Return the ranks of which a pause is requested, and a thread of each."""

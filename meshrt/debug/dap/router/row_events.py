@@ -161,7 +161,7 @@ class RowEvents:
             stack = await member.link.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": _LEVELS})
         except DebugAdapterError:
             return  # it has resumed or ended meanwhile
-        if not member.link.standing:
+        if not member.link.stops:
             return
         frames = [
             (str((frame.get("source") or {}).get("path", "")), int(frame["line"]), str(frame["name"]))

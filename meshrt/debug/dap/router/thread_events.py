@@ -46,7 +46,7 @@ class ThreadEvents:
         """Tell the IDE that all these threads have exited: rows replace them from here on."""
         self._withdrawn = True
         for key in self._told_of:
-            for thread in self._members[key].link.standing:
+            for thread in self._members[key].link.stops:
                 # The IDE may keep showing the thread that it was at.
                 self.continued(self._members[key], thread)
         for key in list(self._known):

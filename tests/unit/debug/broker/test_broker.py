@@ -498,14 +498,14 @@ def test_an_interrupt_that_comes_to_nothing(root: FakeRoot) -> None:
 
 def test_what_happens_to_running_ranks_is_announced(root: FakeRoot) -> None:
     me = root.terminal()
-    root.unhandled[0]("m1", 3, "debugee.work() raised on rank 3, and nobody waits for it")
+    root.unhandled[0]("m1", 3, "debugee.work() raised on rank 3, and no caller waits for it")
     root.rank_silent[0]("m1", 5, "busy")
     root.rank_silent[0]("m1", 5, "")
     root.kill(6, "was killed by SIGKILL")
     root.kill(7, "was killed by SIGKILL")
     root.advance(1)
     assert [body["text"] for body in me.of("debug.notice")] == [
-        "debugee.work() raised on rank 3, and nobody waits for it",
+        "debugee.work() raised on rank 3, and no caller waits for it",
         "rank 5 of debugee does not answer: C code holds its GIL",
         "rank 5 of debugee answers again",
         "2 ranks of debugee (6-7) are gone: was killed by SIGKILL",
@@ -552,7 +552,7 @@ def test_interrupts(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0)
     first = root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(0:5)")
-    assert kinds(first) == {"standing": "0"}
+    assert kinds(first) == {"stopped": "0"}
     assert first["waiting"] == {"debugee": [1, 2, 3, 4]}
     root.answer("debug.interrupt", answered(1, 2, 3, state="asked", text=""), answered(4, state="idle", text=""))
     root.stop(1, reason="interrupt")

@@ -38,7 +38,7 @@ def test_terminals_are_told_how_many_ranks_are_stopped(root: FakeRoot) -> None:
     root.advance(1)
     root.event("output", 0, text="changes no count")
     root.advance(1)
-    counts = [(body["standing"], body["resumed"]) for body in me.of("debug.count")]
+    counts = [(body["stopped"], body["resumed"]) for body in me.of("debug.count")]
     assert counts == [(0, 0), (3, 0), (2, 1)]
     root.client_gone[0](me)
     root.event("ended", 0)

@@ -28,7 +28,7 @@ class FakeConnection:
         self.on_close = on_close
         self.asked: list[tuple[str, Body]] = []
         self.answers: dict[str, Body] = {
-            "debug.hello": {"pid": 7, "argv": ["a.py"], "stops": ["one"], "standing": 1, "resumed": 2},
+            "debug.hello": {"pid": 7, "argv": ["a.py"], "stops": ["one"], "stopped": 1, "resumed": 2},
             "debug.send": {"seq": 4},
             "debug.detach": {},
             "inspect.list": {"rows": [], "left_out": 0, "state": "all"},
@@ -62,7 +62,7 @@ def client(connection: FakeConnection) -> Client:
 def test_the_greeting_is_taken_over(client: Client, connection: FakeConnection) -> None:
     client.greet()
     client.greet()
-    assert (client.stops, client.standing, client.resumed, client.pid) == (["one"], 1, 2, 7)
+    assert (client.stops, client.stopped, client.resumed, client.pid) == (["one"], 1, 2, 7)
     assert connection.asked == [("debug.hello", {"typed": "", "person": True, "listens": False})]
 
 
@@ -92,7 +92,7 @@ def test_an_answer_of_another_version_is_refused(client: Client, connection: Fak
 def test_reports_are_sorted(client: Client, connection: FakeConnection) -> None:
     client.greet()
     changes: list[int] = []
-    client.on_change = lambda: changes.append(client.standing)
+    client.on_change = lambda: changes.append(client.stopped)
     connection.tell(Notice("early"))
     read: list[str] = []
     client.read_notices(read.append)

@@ -158,9 +158,9 @@ def test_a_full_disk_is_said_once(dumper: Dumper, tmp_path: Path, capsys: pytest
     [
         ("", "no JSON"),
         ("hello", "no JSON"),
-        ("[1, 2]", "is no post-mortem file"),
+        ("[1, 2]", "is not a post-mortem file"),
         ('{"schema": "meshrt failure"}', r"\(meshrt postmortem shows reports of failures\)"),
-        ('{"schema": "other"}', "is no post-mortem file"),
+        ('{"schema": "other"}', "is not a post-mortem file"),
         (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 9}), "has version 9; this meshrt reads version 1"),
         (
             json.dumps({"schema": dumpfile.SCHEMA.name, "version": 1, "actor": "a"}),
@@ -180,7 +180,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_dump(tmp_path / "nothing")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="cannot be read: it is no text"):
+    with pytest.raises(UsageError, match="cannot be read: it is not text"):
         read_dump(tmp_path / "binary")
 
 

@@ -67,7 +67,7 @@ def test_no_way(variables: dict[str, str], why: str) -> None:
 
 @pytest.mark.parametrize("root", ["n1", ":40000", "n1:", "n1:http", "n1:0", "n1:70000"])
 def test_addresses_that_are_none(root: str, secret: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no address; expected for example train-0\.train:40000"):
+    with pytest.raises(UsageError, match=r"is not a valid address; expected for example train-0\.train:40000"):
         choose(FOUND, {"MESHRT_ROOT": root, "MESHRT_SECRET_FILE": str(secret)})
 
 

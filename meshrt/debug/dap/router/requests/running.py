@@ -52,7 +52,7 @@ class Continue(Request, frozen=True, tag="continue"):
         threads = ranks.at(self.thread_id) if self.single_thread else ranks.stopped() or ranks.pausing()
         await ranks.request(threads, "continue", {})
         for member, _ in threads:
-            if not member.link.standing:  # otherwise it has stopped again, or has not resumed
+            if not member.link.stops:  # otherwise it has stopped again, or has not resumed
                 ranks.runs(member)
         return {"allThreadsContinued": not self.single_thread}
 

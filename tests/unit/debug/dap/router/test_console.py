@@ -1,4 +1,4 @@
-"""The console of the mesh: what is said behind a line, and that it ends when its session does, whatever it obeys."""
+"""The console of the mesh: what is said behind a line, and that it ends when its session does, whatever it runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WAIT = 10.0
 
 
 class Prompt:
-    """A prompt at which each line is obeyed until the connection ends."""
+    """A prompt at which each line is run until the connection ends."""
 
-    obeys = threading.Event()
+    runs = threading.Event()
     at_rank = False
 
     def __init__(self, _program: Any, _session: int) -> None:
@@ -30,10 +30,10 @@ class Prompt:
     def closed(self) -> bool:
         return False
 
-    def obey(self, line: str) -> str:
-        self.obeys.set()
+    def run_line(self, line: str) -> str:
+        self.runs.set()
         assert self.left.wait(WAIT), "nobody has left"
-        raise MeshError(f"the program is gone while it obeys {line}")
+        raise MeshError(f"the program is gone while it runs {line}")
 
     def leave(self) -> None:
         self.left.set()
@@ -46,11 +46,11 @@ def test_a_line_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> No
         link: Any = FakeProgram()
         made = Console(link, dict, "", Names(), 1)
         first = asyncio.ensure_future(made.run("where"))
-        assert await asyncio.to_thread(Prompt.obeys.wait, WAIT)
+        assert await asyncio.to_thread(Prompt.runs.wait, WAIT)
         second = asyncio.ensure_future(made.run("list"))
         await asyncio.sleep(0)
         made.close()
-        with pytest.raises(MeshError, match="while it obeys where"):
+        with pytest.raises(MeshError, match="while it runs where"):
             await first
         # What was to come behind it is not obeyed any more.
         with pytest.raises(MeshError, match="the session has ended"):
@@ -62,7 +62,7 @@ def test_a_line_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> No
 class Obedient(Prompt):
     """A prompt that obeys every line at once."""
 
-    def obey(self, line: str) -> str:
+    def run_line(self, line: str) -> str:
         return f"obeyed {line}"
 
 

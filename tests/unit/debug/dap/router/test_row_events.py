@@ -26,7 +26,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.line = 17
-        self.standing = {1: STOP}
+        self.stops = {1: STOP}
 
     async def request(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         assert command == "stackTrace", arguments
