@@ -153,7 +153,7 @@ class GroupedOperation(Operation[Grouped[S, P]], Generic[S, P], frozen=True):
         match kind:
             case "answered":
                 try:
-                    found = {rank: cls.read_per(each) for rank, each in per.items()}
+                    found = read(_each(cls), per, f"the answer to {cls.name()}")
                     return Answered(mesh_id, ranks, cls.read_same(same), found)
                 except ProtocolError as error:
                     return Unanswered(mesh_id, ranks, "refused", str(error))
@@ -263,6 +263,13 @@ def read(kind: type[T], plain: object, what: str) -> T:
         return msgspec.convert(plain, kind, builtin_types=_BYTES)
     except msgspec.ValidationError as error:
         raise ProtocolError(f"{what} is not valid: {error} (is the other side of another version?)") from None
+
+
+@functools.cache
+def _each(cls: type[GroupedOperation[S, P]]) -> type[dict[int, P]]:
+    """Return the type of what differs, by rank: it is checked for all ranks in one call."""
+    each: type[P] = _arguments(cls)[1]
+    return dict[int, each]  # type: ignore[valid-type]  # a type that is made at run time
 
 
 @functools.cache

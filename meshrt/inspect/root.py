@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.fate import Fate
@@ -84,9 +85,7 @@ class Activity:
         for key, row in tuple(self._told.items()):
             told = row.progress
             if told.state in NOT_RUNNING:
-                place = told.place
-                frames = [StackFrame(place.file, place.line, place.function)] if place.file else []
-                words = doing(Record("", "actor", told.actor, told.endpoint, told.state, frames))
+                words = _words(told.endpoint, told.state, told.place)
                 graph.nodes[key] = Waiter(told.state, words, row.waits_at(now, clock), told.beside)
         for rank, silent in self._services.silent().items():
             graph.ranks[rank] = ("silent", f"not answering: {silence(silent.state)}")
@@ -143,6 +142,13 @@ class Activity:
         self._back.pop((mesh_id, rank), None)
         for key in [key for key in self._told if key[:2] == (mesh_id, rank)]:
             del self._told[key]
+
+
+@lru_cache(maxsize=1024)
+def _words(endpoint: str, state: str, place: Place) -> str:
+    """Say what an actor does; most ranks do the same, and each question of a terminal needs it for all of them."""
+    frames = [StackFrame(place.file, place.line, place.function)] if place.file else []
+    return doing(Record("", "actor", "", endpoint, state, frames))
 
 
 def load(services: RootServices) -> None:

@@ -77,11 +77,13 @@ class _Gather(Generic[S, P]):
         """Convert the times of ranks of other machines: they are in what differs from rank to rank."""
         if isinstance(group, Unanswered) or not group.per:
             return group
-        per = dict(group.per)
-        for rank, each in group.per.items():
-            clock = self.registry.clock_of(group.mesh_id, rank)
-            if clock is not None and isinstance(each, Data):
-                per[rank] = each.on_root_clock(clock)
+        clocks = self.registry.clocks_of(group.mesh_id)
+        if not clocks:
+            return group
+        per = {
+            rank: each.on_root_clock(clocks[rank]) if rank in clocks and isinstance(each, Data) else each
+            for rank, each in group.per.items()
+        }
         return replace(group, per=per)
 
 

@@ -60,6 +60,14 @@ class Registry:
         record = self.meshes.get(mesh_id)
         return None if record is None else record.agent_of[rank].clock
 
+    def clocks_of(self, mesh_id: str) -> dict[int, HostClock]:
+        """Return the same for all ranks of a mesh whose times have to be converted. On the loop."""
+        record = self.meshes.get(mesh_id)
+        if record is None or not any(agent.clock is not None for agent in set(record.agent_of)):
+            return {}
+        clocks = ((rank, agent.clock) for rank, agent in enumerate(record.agent_of))
+        return {rank: clock for rank, clock in clocks if clock is not None}
+
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[HostAddress | None], None]) -> None:
         """Call back when the rank listens, or has ended; with the address of its host, if it is known."""
         with self._lock:

@@ -166,7 +166,7 @@ def test_no_file_and_no_harm(tmp_path: Path) -> None:
         ),
         ((str(tmp_path / "out.json"), "--ranks", "ranks(7)"), 2, "expected 0 to 1"),
         ((str(tmp_path / "out.json"), "--ranks", "stopped"), 2, "this selects no rank"),
-        ((str(tmp_path / "out.json"), "--seconds", "0"), 2, "no number of seconds above 0"),
+        ((str(tmp_path / "out.json"), "--seconds", "0"), 2, "not a valid number of seconds above 0"),
     ]:
         done = run_python(*command, *arguments)
         assert (done.returncode, problem in done.stderr) == (code, True)

@@ -93,7 +93,7 @@ def test_a_person_at_the_prompt() -> None:
     [
         ("no-such-program", "no-such-program: No such file or directory", 2),
         ("", "", 0),
-        ("env '", "is no command: No closing quotation", 2),
+        ("env '", "is not a valid command: No closing quotation", 2),
         ("sh -c 'echo no route to host >&2; exit 255'", "has ended, with exit status 255, before meshrt answered", 1),
         ("sh -c 'exec env -i PATH=/nowhere /bin/sh'", "there is no meshrt: none of", 1),
         ("yes", "prints other things than what meshrt says there", 1),

@@ -10,8 +10,8 @@ from tests.unit.commands.prompts import refused
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("dap --port 70000", "is no port"),
-        ("dap --port x", "is no port"),
+        ("dap --port 70000", "is not a valid port"),
+        ("dap --port x", "is not a valid port"),
         ("dap --port 1 --stdio", "not allowed with argument"),
         ("dap --write-launch-json", ""),
     ],

@@ -68,8 +68,8 @@ def test_a_good_file(tmp_path: Path) -> None:
     [
         ("{", "it is not valid JSON"),
         ("[" * 100_000, "it is not valid JSON"),
-        ("3", "no post-mortem file"),
-        ("{}", "no post-mortem file"),
+        ("3", "not a post-mortem file"),
+        ("{}", "not a post-mortem file"),
         ({"version": 99}, "has version 99"),
         ({"time": None}, r"damaged: Expected `float`, got `null` - at `\$.time`"),
         ({"time": 1e300}, "Expected `float` < 100000000000"),
@@ -94,8 +94,8 @@ def test_damage_is_named(tmp_path: Path, damage: Any, problem: str) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    for path, problem in ((tmp_path / "fifo", "no post-mortem file"), (tmp_path, "no post-mortem file"),
-                          (tmp_path / "none", "No such file"), (Path("/dev/zero"), "no post-mortem file")):  # fmt: skip
+    for path, problem in ((tmp_path / "fifo", "not a post-mortem file"), (tmp_path, "not a post-mortem file"),
+                          (tmp_path / "none", "No such file"), (Path("/dev/zero"), "not a post-mortem file")):  # fmt: skip
         with pytest.raises(UsageError, match=problem):
             read_dump(path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")

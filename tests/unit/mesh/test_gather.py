@@ -27,7 +27,7 @@ def test_times_of_each_rank_are_converted_by_the_clock_of_its_host() -> None:
     clocks = {0: None, 1: HostClock("n2", 1000, 5)}
     agents: dict[int, Any] = {rank: Agent() for rank in clocks}
     record = SimpleNamespace(shape=range(2), fates={}, agent_of=agents)
-    registry: Any = SimpleNamespace(meshes={"m": record}, clock_of=lambda _mesh, rank: clocks[rank])
+    registry: Any = SimpleNamespace(meshes={"m": record}, clocks_of=lambda _mesh: {1: clocks[1]})
     loop = FakeLoop()
     gathers = Gathers(registry, loop.call_later)
     found: list[Gathered[Any, Any]] = []

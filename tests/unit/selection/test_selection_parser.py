@@ -129,9 +129,9 @@ ERRORS: list[tuple[str, str, str, str]] = [
     ("3, !a=1", "!a=1", "a comma joins either", "|"),
     ("3, a=1", "a=1", "a comma joins either", "|"),
     ("1, 3 & stopped", "3 & stopped", "a comma joins either", "&"),
-    ("1, 3 | 5", "|", "side by side", "parentheses"),
-    ("1 | 3, 5", ",", "side by side", "parentheses"),
-    ("a=1, b=2 | a=2", "|", "side by side", "parentheses"),
+    ("1, 3 | 5", "|", "are mixed", "parentheses"),
+    ("1 | 3, 5", ",", "are mixed", "parentheses"),
+    ("a=1, b=2 | a=2", "|", "are mixed", "parentheses"),
     ("3\u00a0\u2460", "\u2460", "is not valid here", "a comma"),
 ]
 

@@ -156,8 +156,8 @@ def test_a_full_disk_is_said_once(dumper: Dumper, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
-        ("hello", "no JSON"),
+        ("", "not valid JSON"),
+        ("hello", "not valid JSON"),
         ("[1, 2]", "is not a post-mortem file"),
         ('{"schema": "meshrt failure"}', r"\(meshrt postmortem shows reports of failures\)"),
         ('{"schema": "other"}', "is not a post-mortem file"),
