@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("debug",),
     ("commands",),
     ("cli",),
-    ("testing", "__main__"),
+    ("__main__",),
 )
 ROW = {package: row for row, packages in enumerate(LAYERS) for package in packages}
 

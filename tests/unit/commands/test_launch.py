@@ -27,5 +27,5 @@ def test_options_are_in_front_of_the_script() -> None:
 
 @pytest.mark.parametrize("words", [["--hosts", "0"], ["--index", "-1"], ["--timeout", "-3"], ["--min-hosts", "all"]])
 def test_numbers_that_are_none(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="is no "):
+    with pytest.raises(UsageError, match="is not a valid "):
         given(*words, "train.py")

@@ -94,8 +94,9 @@ def test_damage_is_named(tmp_path: Path, damage: Any, problem: str) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    for path, problem in ((tmp_path / "fifo", "not a post-mortem file"), (tmp_path, "not a post-mortem file"),
-                          (tmp_path / "none", "No such file"), (Path("/dev/zero"), "not a post-mortem file")):  # fmt: skip
+    other = "not a post-mortem file"
+    for path, problem in ((tmp_path / "fifo", other), (tmp_path, other),
+                          (tmp_path / "none", "No such file"), (Path("/dev/zero"), other)):  # fmt: skip
         with pytest.raises(UsageError, match=problem):
             read_dump(path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
