@@ -12,6 +12,7 @@ the preface (`meshrt.wire.preface`): the process that the connection is for make
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os
 import socket
 import time
@@ -26,7 +27,7 @@ from meshrt.wire.preface import PrefaceReader
 
 __all__ = ["BIND", "PORTS", "DataPort", "listen"]
 
-#: Environment variable: the address that is listened at; all interfaces without it.
+#: Environment variable: the address that is listened at; all interfaces without it. ``0.0.0.0``: all, IPv4 alone.
 BIND = "MESHRT_BIND"
 #: Environment variable: the ports that may be used, ``40000-40100``; any without it.
 PORTS = "MESHRT_PORTS"
@@ -137,7 +138,13 @@ def listen(port: int = 0) -> tuple[socket.socket, tuple[Port, ...]]:
         raise problem
     # Never a name: what a machine calls itself may be a loopback address on others, or nothing at all.
     address, number = listener.getsockname()[:2]
-    return listener, tuple((each, number) for each in ([address] if bind else _interfaces()))
+    if not bind:
+        addresses = _interfaces(socket.AF_INET, socket.AF_INET6)
+    elif ipaddress.ip_address(address).is_unspecified:  # it can be listened at, and not be dialled
+        addresses = _interfaces(listener.family)
+    else:
+        addresses = [address]
+    return listener, tuple((each, number) for each in addresses)
 
 
 def _ports() -> Sequence[int]:
@@ -158,17 +165,23 @@ def _family(address: str) -> socket.AddressFamily:
     return socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
 
 
-def _interfaces() -> list[str]:
-    """Return the addresses of this machine that others may know it by: those of IPv4 first, never loopback."""
+def _interfaces(*families: int) -> list[str]:
+    """Return the addresses of this machine that others may know it by: those of IPv4 first; loopback if there is no other.
+
+    Args:
+        families: ``AF_INET``, ``AF_INET6`` or both.
+    """
     import psutil  # start-up: only where there are several machines
 
+    up = {name for name, stats in psutil.net_if_stats().items() if stats.isup}
     found = [
         address.address
-        for name, addresses in psutil.net_if_addrs().items()
-        if psutil.net_if_stats()[name].isup
+        for label, addresses in psutil.net_if_addrs().items()
+        if label.partition(":")[0] in up  # an address may have a label of its own, "eth0:1"
         for address in addresses
-        if address.family in (socket.AF_INET, socket.AF_INET6)
+        if address.family in families
     ]
     # Addresses of one wire alone (fe80::) lead elsewhere for each machine.
     usable = [each for each in found if not each.startswith(("127.", "169.254.", "fe80:")) and each != "::1"]
-    return sorted(usable, key=lambda each: ":" in each) or ["127.0.0.1"]  # no network: agents on this machine
+    # No network: agents on this machine.
+    return sorted(usable, key=lambda each: ":" in each) or ["127.0.0.1" if socket.AF_INET in families else "::1"]

@@ -82,6 +82,24 @@ def test_ipv6_alone(cluster: Cluster) -> None:
     assert lines == ALL and "does not reach" not in err
 
 
+@pytest.mark.parametrize("bind", ["0.0.0.0", "::"])
+def test_all_interfaces_by_their_address(cluster: Cluster, bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script and the agents listen at an address that cannot be dialled, and offer those that can."""
+    cluster.machines[0].switch.run("ip", "addr", "replace", "fd07::254/64", "dev", "bridge0", "nodad")
+    monkeypatch.setitem(cluster.environment, "MESHRT_BIND", bind)
+    agents = {name: [*command, f"MESHRT_BIND={bind}"] for name, command in cluster.agents.items()}
+    lines, err = asked(cluster, agents)
+    assert lines == ALL and "does not reach" not in err
+
+
+def test_an_address_with_a_label_of_its_own(cluster: Cluster) -> None:
+    for number, machine in enumerate(cluster.machines, 1):
+        address = f"10.7.1.{number}/24 dev eth0"
+        machine.change(f"ip addr add {address} label eth0:1", undo=[f"ip addr del {address}"])
+    lines, err = asked(cluster)
+    assert lines == ALL and "does not reach" not in err
+
+
 def test_host_names_that_are_loopback_addresses_or_none(cluster: Cluster) -> None:
     first, second = cluster.machines
     names = "127.0.0.1 localhost\n127.0.1.1 n1\n"

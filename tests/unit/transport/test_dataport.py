@@ -6,7 +6,9 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from meshrt.errors import UsageError
@@ -134,3 +136,58 @@ def test_addresses_that_others_may_know_this_machine_by() -> None:
     listener, addresses = listen()
     with listener:
         assert all(not address.startswith("127.") and address != "::1" for address, _ in addresses)
+
+
+#: By label: an alias is no interface of its own.
+INTERFACES = {"lo": ["127.0.0.1", "::1"], "eth0": ["10.0.0.1", "fd00::1", "fe80::1%eth0"], "eth0:1": ["10.0.0.2"]}
+DOWN = {"eth1": ["10.0.0.3"]}
+
+
+@pytest.fixture
+def interfaces(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What psutil finds; a test may change it."""
+    made = {**INTERFACES, **DOWN}
+
+    def addresses() -> dict[str, list[SimpleNamespace]]:
+        families = {True: socket.AF_INET6, False: socket.AF_INET}
+        return {
+            label: [SimpleNamespace(family=families[":" in each], address=each) for each in found]
+            for label, found in made.items()
+        }
+
+    def stats() -> dict[str, SimpleNamespace]:
+        return {name: SimpleNamespace(isup=name not in DOWN) for name in made if ":" not in name}
+
+    monkeypatch.setattr(psutil, "net_if_addrs", addresses)
+    monkeypatch.setattr(psutil, "net_if_stats", stats)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bind", "expected"),
+    [
+        ("", ["10.0.0.1", "10.0.0.2", "fd00::1"]),
+        ("0.0.0.0", ["10.0.0.1", "10.0.0.2"]),
+        ("::", ["fd00::1"]),
+        ("127.0.0.1", ["127.0.0.1"]),
+    ],
+)
+def test_what_is_offered(
+    bind: str, expected: list[str], interfaces: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BIND, bind)
+    listener, addresses = listen()
+    with listener:
+        assert addresses == tuple((each, listener.getsockname()[1]) for each in expected)
+        assert listener.getsockname()[0] == (bind or "::")
+
+
+@pytest.mark.parametrize(("bind", "expected"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
+def test_without_a_network_loopback_is_offered(
+    bind: str, expected: str, interfaces: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interfaces.clear()
+    monkeypatch.setenv(BIND, bind)
+    listener, addresses = listen()
+    with listener:
+        assert addresses == ((expected, listener.getsockname()[1]),)
