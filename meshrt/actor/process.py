@@ -61,10 +61,10 @@ from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.selection import Shape
 from meshrt.store.store import Store
-from meshrt.transport.connecting import Opened, Way
+from meshrt.transport.connecting import Opened
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.transport.writing import write_atomic
-from meshrt.wire.addresses import HostAddress, RankAddress
+from meshrt.wire.addresses import HostAddress, RankAddress, Way
 from meshrt.wire.codec import text_of
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import (

@@ -62,6 +62,7 @@ from meshrt.wire.tree import (
     FROM_RANK,
     FROM_ROOT,
     TO_RANK,
+    AskWay,
     Bye,
     Certified,
     Dial,
@@ -87,6 +88,7 @@ from meshrt.wire.tree import (
     Spawn,
     Started,
     Stop,
+    StoreWay,
     Warn,
 )
 from meshrt.wire.tree import Pulse as PulseOfRank
@@ -221,6 +223,9 @@ class Agent:
             case Located(machine=machine, agent_pid=pid, address=address):
                 if self._store is not None:
                     self._store.located(StoreName(machine, pid), address)
+            case StoreWay(machine=machine, agent_pid=pid, way=way):
+                if self._store is not None:
+                    self._store.way_found(StoreName(machine, pid), way)
             case unknown:
                 assert_never(unknown)
 
@@ -271,7 +276,11 @@ class Agent:
         program = self._described
         store = self._store
         if program.certificate is None and store is not None:
-            store.be_certified(certificate, lambda host: self._root.tell(Locate(*host)))
+            store.be_certified(
+                certificate,
+                lambda host: self._root.tell(Locate(*host)),
+                lambda host, why: self._root.tell(AskWay(*host, why)),
+            )
             self._doors = Doors(self._selector, self._children, self._pid, program.secret, store.admit, self._later)
             address = program.address._replace(ports=self._doors.ports)
             self._program = program = replace(program, address=address, certificate=certificate)

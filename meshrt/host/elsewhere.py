@@ -13,14 +13,13 @@ from pathlib import Path
 from meshrt.files import RUNTIME_FILES
 from meshrt.host.child import Birth, Child
 from meshrt.host.osutil import RUN_VARIABLE
-from meshrt.store.dialling import STORE
 from meshrt.store.machine import machine_of
 from meshrt.transport import directories
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.dataport import DataPort, listen
 from meshrt.transport.racing import begin_to_connect
 from meshrt.transport.rootpipe import RootPipe
-from meshrt.wire.addresses import Port
+from meshrt.wire.addresses import STORE, Port
 from meshrt.wire.control import Address
 from meshrt.wire.handshake import Secret
 from meshrt.wire.operations import FilePart
@@ -86,7 +85,7 @@ class Doors:
             socket.send_fds(child.door, [b"."], [sock.fileno()])
 
     def dial(self, dial: Dial) -> None:
-        """Connect a rank with a process that does not reach this host. What fails is closed: the process asks again."""
+        """Connect a process with one that does not reach this host. What fails is closed: that one asks again."""
         try:
             sock = begin_to_connect(dial.port)
         except OSError:
@@ -96,9 +95,12 @@ class Doors:
 
     def _connected(self, sock: socket.socket, dial: Dial, _events: int) -> None:
         self._selector.unregister(sock)
-        with sock, contextlib.suppress(OSError):
+        try:
             sock.send(preface(dial.name))
-            self._pass_on(self._children.get((dial.mesh, dial.rank)), sock)
+        except OSError:
+            sock.close()
+        else:
+            self._give(dial.target, sock)
 
     def _child(self, name: str) -> Child | None:
         match name.split("/"):

@@ -37,6 +37,7 @@ from meshrt.wire.certificate import Certificate
 from meshrt.wire.code import AskCode
 from meshrt.wire.control import Address
 from meshrt.wire.tree import (
+    AskWay,
     DroppedOfRanks,
     Event,
     FromAgent,
@@ -55,6 +56,7 @@ from meshrt.wire.tree import (
     Pulse,
     Serves,
     Started,
+    StoreWay,
     Warn,
 )
 
@@ -238,6 +240,10 @@ class HostAgents:
                 self._terminal.announce(text)
             case Locate() as question:
                 self._locate(agent, question)
+            case AskWay(machine=machine, agent_pid=pid, why=why):
+                target = self._agent_at(machine, pid or self._home.agent(0.0))
+                way = None if target is None else self._relays.to_store(agent, target, why)
+                agent.send(StoreWay(machine, pid, way))
             case unknown:
                 assert_never(unknown)
 
@@ -257,8 +263,12 @@ class HostAgents:
             )
 
     def _address_of(self, machine: int, agent_pid: int) -> HostAddress | None:
-        found = (agent.address for agent in self.all() if not agent.gone and agent.address is not None)
-        return next((each for each in found if each[:2] == (machine, agent_pid)), None)
+        agent = self._agent_at(machine, agent_pid)
+        return None if agent is None else agent.address
+
+    def _agent_at(self, machine: int, agent_pid: int) -> AgentLink | None:
+        found = (agent for agent in self.all() if not agent.gone and agent.address is not None)
+        return next((each for each in found if each.where[:2] == (machine, agent_pid)), None)
 
     def _on_rank(self, address: Address, message: FromRank) -> None:
         if isinstance(message, Event) and message.ev == "failure.record":
@@ -275,6 +285,7 @@ class HostAgents:
             with contextlib.suppress(FileNotFoundError):  # it had removed some itself
                 os.unlink(path)
         self._printed.gone(agent)
+        self._relays.gone(agent)
         self._home.remove(agent)
         self._services.measures.gone(agent)
         self._lifecycle.lose(agent)

@@ -125,9 +125,11 @@ class Deliveries:
         match message:
             case Later():
                 return
-            case Lost():
+            case Lost(why=why, reached=reached):
                 offer.lost = True
                 offer.asked.clear()
+                if not reached:  # its ranks live, and would miss it
+                    delivery.fail(why)
             case Refusal(id=number, why=why):
                 self._refused(delivery, offer, number, why)
             case Full(id=number):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import select
 import socket
 import time
@@ -15,17 +13,15 @@ from meshrt.store.messages import TO_PROCESS, ToProcess
 from meshrt.store.protocol import DescriptorStream, Incoming
 from meshrt.transport.link import Connection, same_user
 from meshrt.transport.liveness import ROOT_SECONDS, end_when_silent
-from meshrt.wire.addresses import Port
+from meshrt.transport.racing import begin_to_connect
+from meshrt.wire.addresses import Way
 from meshrt.wire.handshake import ROLE_STORE, ClientHandshake, Identity
 from meshrt.wire.preface import preface
 
 if TYPE_CHECKING:
     from meshrt.wire.certificate import Certificate
 
-__all__ = ["STORE", "begin_elsewhere", "dial", "knock", "wait_for"]
-
-#: What is asked for at the data port of a host.
-STORE = "store"
+__all__ = ["begin_elsewhere", "dial", "knock", "wait_for"]
 
 #: Longest delay of Ctrl-C by a thread that waits here, seconds.
 _PAUSE = 0.1
@@ -58,22 +54,20 @@ def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[soc
     return sock, handshake
 
 
-def begin_elsewhere(port: Port, certificate: Certificate) -> Connection:
-    """Begin to connect to the store of a host at its data port: by TLS, without a wait.
+def begin_elsewhere(way: Way, certificate: Certificate) -> Connection:
+    """Begin to connect to the store of a host: by TLS, without a wait.
 
+    Args:
+        way: To the data port of the host, or through the root.
     Raises:
         OSError: There is no descriptor, or no way there.
     """
     from meshrt.transport.secured import SecureSocket  # start-up: `ssl`, for programs on several machines
 
-    sock = socket.socket(socket.AF_INET6 if ":" in port[0] else socket.AF_INET, socket.SOCK_STREAM)
+    sock = begin_to_connect(way.port)
     try:
-        sock.setblocking(False)
         end_when_silent(sock, ROOT_SECONDS)
-        problem = sock.connect_ex(port)
-        if problem not in (0, errno.EINPROGRESS):
-            raise OSError(problem, os.strerror(problem))
-        return SecureSocket(sock, certificate, server=False, preface=preface(STORE))
+        return SecureSocket(sock, certificate, server=False, preface=preface(way.name))
     except BaseException:
         sock.close()
         raise

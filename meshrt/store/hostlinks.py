@@ -4,8 +4,10 @@
 state       what happens                                    next
 ==========  ==============================================  =========================================================
 unknown     the root is asked where it listens              knocking; lost, if the root knows no such host
-knocking    TLS, and the proofs of both; after an error,    open; lost, after the last address
+knocking    TLS, and the proofs of both; after an error,    open; unreached, after the last address
             and after `_SECONDS`, at the next address
+unreached   the root is asked for a way, which is tried     open; asked, if it fails; lost, if the host is
+asked       the root is asked whether the host lives        lost, in any case; why depends on that
 open        messages go and come                            lost, with its end or with an invalid message
 ==========  ==============================================  =========================================================
 
@@ -36,6 +38,8 @@ from meshrt.store.messages import TO_STORE, FromStore, Offer, Piece, Pull, Relay
 from meshrt.store.protocol import HostStream, store_path
 from meshrt.store.silence import Silence
 from meshrt.transport.link import Connection
+from meshrt.transport.racing import described, reason_of
+from meshrt.wire.addresses import STORE, Port, Way
 from meshrt.wire.errors import why_of
 from meshrt.wire.handshake import ROLE_STORE, ClientHandshake, Identity
 from meshrt.wire.pending import PendingTable
@@ -52,22 +56,27 @@ _READS = 16
 _DIALS = 5
 #: Seconds for one address of another machine.
 _SECONDS = 3.0
+#: Seconds after which an address is not tried a second time.
+_DIRECT_SECONDS = 4.0
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
     """What stores of other machines are reached with.
 
-    ``certificate``: that of the program. ``locate``: asks the root where a store listens, see `HostLinks.located`.
+    ``certificate``: that of the program. ``locate``: asks the root where a store listens, see `HostLinks.located`;
+    ``ask_way``: asks it for a way to one that is not reached there, and says why, see `HostLinks.way_found`.
     """
 
     certificate: Certificate
     locate: Callable[[StoreName], None]
+    ask_way: Callable[[StoreName, str], None]
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The connection has ended; ``why`` follows "the host that ..."."""
+    """The connection has ended; ``why`` follows "the host that ...". ``reached``: False if there was none."""
 
     why: str
+    reached: bool = True
 
 
 Answered = Callable[[ToStore | Piece | Lost], None]
@@ -90,6 +99,12 @@ class HostLink:
         #: How often it was dialled in vain, and since when it is dialled now (monotonic).
         self.refusals = 0
         self.dialled = 0.0
+        #: Since when it is searched (monotonic), and why it was not reached at its addresses.
+        self.begun = 0.0
+        self.problems: dict[Port, str] = {}
+        #: Through the root, once there was no other one; and what is wrong if that has failed, too.
+        self.way: Way | None = None
+        self.failure = ""
         #: What was said before it was open.
         self.early: list[FromStore] = []
         #: What was asked, until it is forgotten.
@@ -108,6 +123,16 @@ class HostLink:
     def open(self) -> HostStream | None:
         """The stream, once messages may go there."""
         return self.stream if self.handshake is None else None
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Where others reach it, if it is on another machine."""
+        return () if self.address is None else self.address.ports
+
+    @property
+    def port(self) -> Port:
+        """Where it is dialled, or was last."""
+        return self.ports[self.refusals % len(self.ports)]
 
     def ask(self, question: Callable[[int], Pull | Skip | Relay | Offer], answered: Answered) -> int:
         """Ask, and call ``answered`` with all answers until `forget`. Returns the number.
@@ -189,24 +214,39 @@ class HostLinks:
     def located(self, name: StoreName, address: HostAddress | None) -> None:
         """The root says where a store listens; None: it knows no such host, or has lost it."""
         link = self._links.get(name)
-        if link is None or link.stream is not None:
+        if link is None or (link.address is not None and not link.failure):
             return
         if address is None:
             self._lose(link, "is lost")
             return
-        link.address = address
+        if link.failure:
+            self._lose(link, link.failure, reached=False)
+            return
+        link.address, link.begun = address, time.monotonic()
         try:
             self._dial(link)
         except (OSError, ProtocolError) as error:
-            if not self._dial_again(link):
-                self._lose(link, f"cannot be reached: {why_of(error)}")
+            self._not_reached(link, error)
+
+    def way_found(self, name: StoreName, way: Way | None) -> None:
+        """The root has a way to a store that is not reached where it listens; None: as in `located`."""
+        link = self._links.get(name)
+        if link is None or link.way is not None:
+            return
+        if way is None:
+            self._lose(link, "is lost")
+            return
+        link.way = way
+        try:
+            self._dial(link)
+        except (OSError, ProtocolError) as error:
+            self._not_reached(link, error)
 
     def _dial(self, link: HostLink) -> None:
         """Begin to connect, in the place of the stream that there is."""
         sock: Connection
-        if self.elsewhere is not None and link.address is not None and link.address.ports:
-            ports = link.address.ports
-            sock = begin_elsewhere(ports[link.refusals % len(ports)], self.elsewhere.certificate)
+        if self.elsewhere is not None and link.ports:
+            sock = begin_elsewhere(link.way or Way(link.port, STORE), self.elsewhere.certificate)
             handshake = ClientHandshake(self._secret, ROLE_STORE, "store", self._identity)
             link.hello = handshake.hello()
         else:
@@ -224,30 +264,48 @@ class HostLinks:
             link.stream.close()
             link.stream = None
 
-    def _dial_again(self, link: HostLink) -> bool:
-        """The host has closed the connection before it accepted this one, as it does under load: nothing was lost.
+    def _not_reached(self, link: HostLink, problem: Exception | str) -> None:
+        """The connection has ended before it was open: nothing was lost. It is tried again, at the next address.
 
-        Or it cannot be reached at this address.
+        The host may have closed it under load, or not be there.
         """
-        most = _DIALS if link.address is None else max(_DIALS, 2 * len(link.address.ports))
-        while link.refusals + 1 < most:
+        why = problem if isinstance(problem, str) else reason_of(problem)
+        while link.way is None and self._may_dial(link):
+            if link.ports:
+                link.problems[link.port] = why
             link.refusals += 1
             try:
                 self._dial(link)
-            except (OSError, ProtocolError):
-                if link.address is None or not link.address.ports:
-                    return False
+            except (OSError, ProtocolError) as error:
+                why = reason_of(error)
             else:
-                return True
-        return False
+                return
+        if self.elsewhere is None or not link.ports:
+            self._lose(link, f"is lost: {why}")
+            return
+        self._unlisten(link)
+        link.handshake = None
+        if link.way is None:
+            link.problems[link.port] = why
+            self.elsewhere.ask_way(link.name, described(link.problems))
+        else:  # the host may have been lost meanwhile
+            link.failure = f"cannot be reached: {described(link.problems)}; through the script: {why}"
+            self.elsewhere.locate(link.name)
+
+    @staticmethod
+    def _may_dial(link: HostLink) -> bool:
+        """Whether a host that was not reached is dialled once more, before the root is asked for a way."""
+        dials = link.refusals + 1
+        late = time.monotonic() - link.begun > _DIRECT_SECONDS and dials >= len(link.ports) > 0
+        return dials < max(_DIALS, 2 * len(link.ports)) and not late
 
     def tick(self) -> None:
         """Give up addresses that do not answer."""
         late = time.monotonic() - _SECONDS
         for link in tuple(self._links.values()):
-            elsewhere = link.address is not None and link.address.ports
-            if elsewhere and link.handshake is not None and link.dialled < late and not self._dial_again(link):
-                self._lose(link, "cannot be reached at any of its addresses")
+            # By a way through the root the host may come late: the root ends that.
+            if link.ports and link.way is None and link.handshake is not None and link.dialled < late:
+                self._not_reached(link, "no answer in time")
 
     def close(self) -> None:
         """Close all connections."""
@@ -281,11 +339,16 @@ class HostLinks:
             if events & selectors.EVENT_READ:
                 self._read(link, link.stream)
         except OSError as error:
-            if link.handshake is None or not self._dial_again(link):
+            if link.handshake is None:
                 self._lose(link, f"is lost: {error.strerror}")
+            else:
+                self._not_reached(link, error)
         except Exception as error:
             # Any error: a bad message affects its sender only.
-            self._lose(link, f"has sent an invalid message: {why_of(error)}")
+            if link.handshake is None or not link.ports:
+                self._lose(link, f"has sent an invalid message: {why_of(error)}")
+            else:
+                self._not_reached(link, error)  # another program is there
 
     def _say_hello(self, link: HostLink, stream: HostStream) -> None:
         try:
@@ -305,8 +368,10 @@ class HostLinks:
                 return
             link.silence.heard()
             if messages is None:
-                if link.handshake is None or not self._dial_again(link):
+                if link.handshake is None:
                     self._lose(link, "is lost")
+                else:
+                    self._not_reached(link, "it has hung up")
                 return
             for message in messages:
                 answered = link.asked.find(message.id)
@@ -342,9 +407,9 @@ class HostLinks:
         if link.address is not None and found is not None and found[:2] != link.address[:2]:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "another host is at its address")
 
-    def _lose(self, link: HostLink, why: str) -> None:
+    def _lose(self, link: HostLink, why: str, *, reached: bool = True) -> None:
         """``why``: what follows "the host that ..."."""
         self._links = {key: each for key, each in self._links.items() if each is not link}
         self._unlisten(link)
         for answered in link.asked.clear():
-            answered(Lost(why))
+            answered(Lost(why, reached))

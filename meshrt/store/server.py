@@ -58,7 +58,7 @@ from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Refusal
 
 if TYPE_CHECKING:
-    from meshrt.wire.addresses import HostAddress
+    from meshrt.wire.addresses import HostAddress, Way
     from meshrt.wire.certificate import Certificate
 
 __all__ = ["StoreServer"]
@@ -111,18 +111,28 @@ class StoreServer:
         #: Of the program, once it has several machines.
         self._certificate: Certificate | None = None
 
-    def be_certified(self, certificate: Certificate, locate: Callable[[StoreName], None]) -> None:
+    def be_certified(
+        self,
+        certificate: Certificate,
+        locate: Callable[[StoreName], None],
+        ask_way: Callable[[StoreName, str], None],
+    ) -> None:
         """The program has several machines: reach their stores, and be reached.
 
         Args:
             locate: Asks where the store of a host listens; `located` is called then.
+            ask_way: Asks for a way to one that is not reached there; `way_found` is called then.
         """
         self._certificate = certificate
-        self._links.elsewhere = Elsewhere(certificate, locate)
+        self._links.elsewhere = Elsewhere(certificate, locate, ask_way)
 
     def located(self, name: StoreName, address: HostAddress | None) -> None:
         """The store of a host listens there; None: there is no such host, or it is lost."""
         self._links.located(name, address)
+
+    def way_found(self, name: StoreName, way: Way | None) -> None:
+        """There is a way to the store of a host that does not answer where it listens; None: as in `located`."""
+        self._links.way_found(name, way)
 
     def admit(self, sock: socket.socket) -> None:
         """Take a connection that has come to the port of this host, for the store."""

@@ -12,38 +12,26 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from meshrt.errors import AuthenticationError
 from meshrt.transport.link import Connection, Link, peer_of
 from meshrt.transport.liveness import ROOT_SECONDS, end_when_silent
 from meshrt.transport.racing import begin_to_connect
 from meshrt.transport.routes import Routes
-from meshrt.wire.addresses import Port, RankAddress
+from meshrt.wire.addresses import Port, RankAddress, Way
 from meshrt.wire.preface import preface
 
 if TYPE_CHECKING:
     from meshrt.wire.certificate import Certificate
     from meshrt.wire.frames import FrameDecoder
 
-__all__ = ["Connector", "Opened", "Relay", "Way", "link_of", "peer_address", "secured"]
+__all__ = ["Connector", "Opened", "Relay", "link_of", "peer_address", "secured"]
 
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10
 #: How often the kernel tries again to connect to another machine: for 15 s in all.
 _SYN_COUNT = 3
-
-
-class Way(NamedTuple):
-    """Where the root passes on what a process sends to a rank.
-
-    Attributes:
-        port: Of the root, as this machine reaches it.
-        name: What to ask for there.
-    """
-
-    port: Port
-    name: str
 
 
 #: Called once, maybe on another thread: with the way, with a socket that leads to the rank, or with why there is none.

@@ -166,7 +166,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def _interfaces(*families: int) -> list[str]:
-    """Return the addresses of this machine that others may know it by: those of IPv4 first; loopback if there is no other.
+    """Return the addresses of this machine that others may know it by: IPv4 first; loopback if there is no other.
 
     Args:
         families: ``AF_INET``, ``AF_INET6`` or both.

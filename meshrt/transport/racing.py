@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from meshrt.errors import ProtocolError
 from meshrt.wire.addresses import Port
 
-__all__ = ["NEXT_SECONDS", "Attempt", "begin_to_connect", "described", "race"]
+__all__ = ["NEXT_SECONDS", "Attempt", "begin_to_connect", "described", "race", "reason_of"]
 
 #: Seconds until the next address is tried, too.
 NEXT_SECONDS = 0.25
@@ -79,7 +79,7 @@ def race(addresses: Sequence[Port], begin: Callable[[Port], A], seconds: float) 
             try:
                 attempt = begin(address)
             except OSError as error:
-                problems[address] = _text(error)
+                problems[address] = reason_of(error)
                 continue
             running[attempt.fileno()] = (address, attempt, now + seconds)
             poll.register(attempt.fileno(), attempt.events)
@@ -92,7 +92,7 @@ def race(addresses: Sequence[Port], begin: Callable[[Port], A], seconds: float) 
                     break
                 poll.modify(descriptor, attempt.events)
             except (OSError, ProtocolError) as error:
-                give_up(descriptor, _text(error))
+                give_up(descriptor, reason_of(error))
         now = time.monotonic()
         for descriptor in [number for number, (_, each, end) in running.items() if end <= now and each is not winner]:
             give_up(descriptor, "no answer in time")
@@ -121,5 +121,6 @@ def described(problems: Mapping[Port, str]) -> str:
     return "; ".join(f"{host} port {port}: {why}" for (host, port), why in problems.items())
 
 
-def _text(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return why an address was given up, in words."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -6,15 +6,35 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["HostAddress", "MeshAddress", "Port", "RankAddress", "socket_path"]
+__all__ = ["STORE", "HostAddress", "MeshAddress", "Port", "RankAddress", "Way", "rank_name", "socket_path"]
 
 Port = tuple[str, int]
 """An address of an interface, and a port there."""
+
+#: What is asked for at the data port of a host: its store.
+STORE = "store"
 
 
 def socket_path(directory: str, mesh_id: str, rank: int) -> str:
     """Return where a rank listens for callers, on its own machine."""
     return f"{directory}/{mesh_id}.{rank}"
+
+
+def rank_name(mesh_id: str, rank: int) -> str:
+    """Return what is asked for at the data port of a host: one of its ranks."""
+    return f"rank/{mesh_id}/{rank}"
+
+
+class Way(NamedTuple):
+    """Where the root passes on what a process sends to a host that it does not reach.
+
+    Attributes:
+        port: Of the root, as the machine of the process reaches it.
+        name: What to ask for there.
+    """
+
+    port: Port
+    name: str
 
 
 class HostAddress(NamedTuple):
@@ -48,7 +68,7 @@ class RankAddress(NamedTuple):
     @property
     def name(self) -> str:
         """What a caller asks for at the data port of its host."""
-        return f"rank/{self.mesh_id}/{self.rank}"
+        return rank_name(self.mesh_id, self.rank)
 
     def __str__(self) -> str:
         return self.path if not self.host.ports else " or ".join(f"{host}:{port}" for host, port in self.host.ports)

@@ -13,7 +13,7 @@ from typing import Any
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import AgentFacts, ProcessFacts, ReferenceRow
-from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.addresses import HostAddress, Port, Way
 from meshrt.wire.code import AskCode, Code
 from meshrt.wire.control import Catalogue, Message
 
@@ -26,6 +26,7 @@ __all__ = [
     "TO_RANK",
     "TO_TERMINAL",
     "Answer",
+    "AskWay",
     "Bye",
     "Certified",
     "Dial",
@@ -62,6 +63,7 @@ __all__ = [
     "Spawn",
     "Started",
     "Stop",
+    "StoreWay",
     "ToRank",
     "ToTerminal",
     "Warn",
@@ -282,10 +284,13 @@ class Measure(Message, frozen=True, tag="memory"):
 
 
 class Dial(Message, frozen=True, tag="dial"):
-    """A rank is to be connected with a process that does not reach it: by ``port`` of the root, asking for ``name``."""
+    """A process of the host is to be connected with one that does not reach it.
 
-    mesh: str
-    rank: int
+    By ``port`` of the root, asking for ``name``. ``target``: what is asked for at the port of the host, where that is
+    reached: a rank, the store.
+    """
+
+    target: str
     port: Port
     name: str
 
@@ -304,7 +309,26 @@ class Located(Message, frozen=True, tag="located"):
     address: HostAddress | None
 
 
+class StoreWay(Message, frozen=True, tag="store way"):
+    """The answer to `AskWay`; None: as in `Located`."""
+
+    machine: int
+    agent_pid: int
+    way: Way | None
+
+
 # ---- agent to root
+
+
+class AskWay(Message, frozen=True, tag="ask way"):
+    """The store of a host is not reached where it listens: ``why``. The names are those of `Locate`.
+
+    Answer: `StoreWay`.
+    """
+
+    machine: int
+    agent_pid: int
+    why: str
 
 
 class Locate(Message, frozen=True, tag="locate"):
@@ -425,8 +449,9 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
 
 FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End | Certified
-FromRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure | Dial | Code | Kept | Located
-_OfAgent = Joined | Serves | MeshStopped | Gathered | Measured | Pong | Warn | AskCode | Locate
+_OfRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
+FromRoot = _OfRoot | Dial | Code | Kept | Located | StoreWay
+_OfAgent = Joined | Serves | MeshStopped | Gathered | Measured | Pong | Warn | AskCode | Locate | AskWay
 FromAgent = _OfAgent | Started | Gone | Output | Printed | Pulse | DroppedOfRanks
 ToTerminal = Answer | Refusal | Event
 

@@ -49,6 +49,14 @@ class Cluster:
         self.programs.append(subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe))
         return self.programs[-1]
 
+    def hidden(self, *machines: Machine) -> dict[str, list[str]]:
+        """Return the agents; those on these machines listen at loopback: nobody else reaches them, as behind a NAT."""
+        names = {machine.name for machine in machines}
+        return {
+            name: [*command, "MESHRT_BIND=127.0.0.1"] if name in names else command
+            for name, command in self.agents.items()
+        }
+
     def clear(self) -> None:
         """End all programs, and wait until nothing of them is left on any machine."""
         for program in self.programs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,14 @@ def _machines() -> Iterator[list[Machine]]:
 
 
 class Program:
-    """A run of ``arrays.py`` on all machines."""
+    """A run of ``arrays.py`` on all machines.
 
-    def __init__(self, cluster: Cluster, what: str) -> None:
-        self._process = cluster.start(what, program=PROGRAM)
+    Attributes:
+        said: What it has said on standard error, once `lines` has returned.
+    """
+
+    def __init__(self, cluster: Cluster, what: str, agents: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._process = cluster.start(what, program=PROGRAM, agents=agents)
 
     def says(self, line: str) -> None:
         """Wait for a line."""
@@ -42,8 +46,8 @@ class Program:
 
     def lines(self) -> list[str]:
         """Return what it prints until it ends."""
-        out, err = self._process.communicate(timeout=120)
-        assert self._process.returncode == 0, out + err
+        out, self.said = self._process.communicate(timeout=120)
+        assert self._process.returncode == 0, out + self.said
         return out.splitlines()
 
 
@@ -77,16 +81,48 @@ def test_an_array_to_all_ranks_goes_from_host_to_host(three: Cluster) -> None:
     ]
 
 
-def test_references_results_and_views(three: Cluster) -> None:
-    assert Program(three, "references").lines() == [
+def referred(machines: int) -> list[str]:
+    """What ``references`` prints: each machine fetches an array once, and the script's own store none of them."""
+    fetched = [0] + [32] * machines
+    return [
         "writable {False}",
-        f"totals {{{SIZE}}} fetched [0, 32, 32, 32]",
-        "again [0, 32, 32, 32]",
+        f"totals {{{SIZE}}} fetched {fetched}",
+        f"again {fetched}",
         f"returned {5 * MIB} False",
         f"theirs {5 * MIB}",
         f"passed [False, False] {{{5 * MIB}}}",
         "results {3}",
         "views True",
+        "free True",
+    ]
+
+
+def test_references_results_and_views(three: Cluster) -> None:
+    assert Program(three, "references").lines() == referred(3)
+
+
+@pytest.mark.parametrize("hidden", [[0], [1], [0, 1]], ids=["the first", "the second", "both"])
+def test_references_of_machines_that_let_nothing_in(cluster: Cluster, hidden: list[int]) -> None:
+    machines = [cluster.machines[number] for number in hidden]
+    program = Program(cluster, "references", cluster.hidden(*machines))
+    assert program.lines() == referred(2)
+    for machine in machines:
+        (other,) = (each.name for each in cluster.machines if each is not machine)
+        for who in ("the script", f"host {other}"):  # for its ranks and its store together
+            assert program.said.count(f"{who} does not reach host {machine.name} (127.0.0.1 port ") == 1, program.said
+    assert program.said.count("does not reach") == 2 * len(machines), program.said
+
+
+def test_an_array_to_machines_that_let_nothing_in(three: Cluster) -> None:
+    """The first two of the chain: once to each machine all the same."""
+    program = Program(three, "once", three.hidden(*three.machines[:2]))
+    program.says("ready")
+    program.go_on()
+    program.says("sent")
+    program.go_on()
+    assert program.lines() == [
+        f"totals {{{SIZE}}} fetched [0, 32, 32, 32]",
+        f"totals {{{2 * SIZE}}} fetched [0, 64, 64, 64]",
         "free True",
     ]
 

@@ -36,6 +36,22 @@ def test_a_machine_that_lets_nothing_in_is_reached_through_the_script(cluster: C
     assert "goes through the script" in err and "does not reach host n2" not in err
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_machines_that_listen_where_nobody_reaches_them(cluster: Cluster, both: bool) -> None:
+    first, second = cluster.machines
+    lines, err = asked(cluster, cluster.hidden(first, *([second] if both else [])))
+    assert lines == ALL
+    assert "the script does not reach host n1 (127.0.0.1 port " in err and "goes by connections that the host" in err
+    assert "host n2 does not reach host n1 (127.0.0.1 port " in err and "goes through the script" in err
+    assert err.count("does not reach") == (4 if both else 2), err
+
+
+def test_one_that_is_not_reached_and_reads_late_slows_its_caller_alone(cluster: Cluster) -> None:
+    program = cluster.start("rush", program=LINKS, agents=cluster.hidden(cluster.machines[1]))
+    out, err = program.communicate(timeout=150)
+    assert program.returncode == 0 and "rushed 40000000" in out and "True" in out, out + err
+
+
 @needs_nft
 @pytest.mark.nightly
 def test_two_machines_that_let_nothing_in(cluster: Cluster) -> None:

@@ -89,7 +89,7 @@ def test_a_connection_for_a_rank_is_passed_on(bench: Bench) -> None:
 
 def test_it_dials_for_a_rank(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as root:
-        bench.doors.dial(Dial("m", 3, root.getsockname(), "relay/abc"))
+        bench.doors.dial(Dial("rank/m/3", root.getsockname(), "relay/abc"))
         bench.turn()
         peer, _ = root.accept()
         peer.settimeout(20)
@@ -100,10 +100,24 @@ def test_it_dials_for_a_rank(bench: Bench) -> None:
     peer.close()
 
 
+def test_it_dials_for_its_store(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as root:
+        bench.doors.dial(Dial("store", root.getsockname(), "relay/abc"))
+        bench.turn()
+        peer, _ = root.accept()
+        peer.settimeout(20)
+    assert peer.recv(100) == preface("relay/abc")
+    (sock,) = bench.stores
+    sock.send(b"hello")
+    assert peer.recv(100) == b"hello"
+    sock.close()
+    peer.close()
+
+
 def test_what_cannot_be_dialled_is_given_up(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()
-    bench.doors.dial(Dial("m", 3, port, "relay/abc"))
+    bench.doors.dial(Dial("rank/m/3", port, "relay/abc"))
     bench.turn()
     bench.ours.setblocking(False)
     with pytest.raises(BlockingIOError):

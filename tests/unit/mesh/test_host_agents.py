@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,10 +22,13 @@ from meshrt.mesh.host_agents import HostAgents, _short
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.transport.link import Link
-from meshrt.wire.control import control_frame
-from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.tree import FROM_ROOT, Bye, Hello, Serves, Warn
+from meshrt.wire.addresses import Way
+from meshrt.wire.control import Message, control_frame
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.tree import FROM_ROOT, AskWay, Bye, Hello, Serves, StoreWay, Warn
 from tests.support.waiting import wait_until
+
+M = TypeVar("M", bound=Message)
 
 
 class Engine:
@@ -68,10 +71,18 @@ class Bench:
             certificate=None,
             limits=SimpleNamespace(store=1000, logs=2000),
         )
+        self.ways: list[tuple[AgentLink, AgentLink, str]] = []
+
+        def to_store(*asked: Any) -> Way:
+            self.ways.append(asked)
+            return Way(("10.0.0.1", 4), "relay/abc")
+
         part: Any = SimpleNamespace(
             lose=self.lost.append,
             measures=SimpleNamespace(gone=lambda _agent: None, others=[]),
             look=lambda: None,
+            gone=lambda _agent: None,
+            to_store=to_store,
             take=lambda _name, sock: sock.close(),
             announce=self.said.append,
             write=lambda _text, err: None,
@@ -98,15 +109,19 @@ def engine(bench: Bench) -> Iterator[Engine]:
     made.end()
 
 
-def greeting(end: socket.socket) -> Hello:
+def sent_to(end: socket.socket, kind: type[M]) -> M:
+    """Return the first message of a kind that an agent is sent."""
     end.settimeout(20)
     decoder = control_decoder()
-    frames: list[Frame] = []
-    while not frames:
-        frames = list(decoder.receive_data(end.recv(1 << 20)))
-    message = FROM_ROOT.decode(frames[0].payload)
-    assert isinstance(message, Hello)
-    return message
+    while True:
+        for frame in decoder.receive_data(end.recv(1 << 20)):
+            message = FROM_ROOT.decode(frame.payload)
+            if isinstance(message, kind):
+                return message
+
+
+def greeting(end: socket.socket) -> Hello:
+    return sent_to(end, Hello)
 
 
 def test_an_agent_is_told_what_the_program_is(bench: Bench, engine: Engine, tmp_path: Path) -> None:
@@ -133,6 +148,18 @@ def test_a_warning_of_an_agent_is_shown(bench: Bench, engine: Engine) -> None:
     bench.loop.begin()
     engine.ends[0].sendall(control_frame(Warn("the disk is full")))
     wait_until(lambda: bench.said == ["the disk is full"], 20)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_store_is_given_a_way_to_one_that_it_does_not_reach(bench: Bench, engine: Engine, lives: bool) -> None:
+    (agent,) = bench.agents.of(engine, Request(None, 1))
+    machine, pid = agent.where[:2]
+    bench.loop.begin()
+    engine.ends[0].sendall(control_frame(AskWay(machine, pid if lives else pid + 1, "silence")))
+    way = Way(("10.0.0.1", 4), "relay/abc")
+    expected = StoreWay(machine, pid, way) if lives else StoreWay(machine, pid + 1, None)
+    assert sent_to(engine.ends[0], StoreWay) == expected
+    assert bench.ways == ([(agent, agent, "silence")] if lives else [])
 
 
 def test_one_that_ends_is_lost_and_another_one_is_placed(bench: Bench, engine: Engine) -> None:

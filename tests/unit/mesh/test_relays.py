@@ -27,8 +27,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.agents: list[Any] = [FakeAgent("n1"), FakeAgent("n2")]
-        for agent, port in zip(self.agents, [None, ("192.168.0.1", 4000)], strict=True):
-            agent.root_port = port
+        for machine, (agent, port) in enumerate(zip(self.agents, [None, ("192.168.0.1", 4000)], strict=True), 1):
+            agent.machine, agent.root_port = machine, port
         self.driver = Driver(SECRET, FakeTree())
         self.mesh = record(self.driver, *self.agents)
         self.said: list[str] = []
@@ -80,7 +80,7 @@ def test_two_ranks_are_connected_whoever_dials_first(bench: Bench, first: int) -
     answer = bench.asked(1, "m", 0)
     assert answer.port == ("192.168.0.1", 4000), "where its machine reaches the root"
     (dial,) = bench.agents[0].sent
-    assert (dial.mesh, dial.rank, dial.port) == ("m", 0, ROOT) and dial.name != answer.name
+    assert (dial.target, dial.port) == ("rank/m/0", ROOT) and dial.name != answer.name
     names = [answer.name, dial.name]
     peers = {name: bench.peer(name) for name in (names[first], names[1 - first])}
     peers[names[0]].sendall(b"question")
@@ -102,7 +102,7 @@ def test_what_the_script_sends_needs_one_connection(bench: Bench) -> None:
     address = RankAddress(HostAddress(5, 1, b"/d", (("10.0.0.2", 1),)), "m", 1)
     bench.relays.to_script(address, "silence", opened.append)
     (dial,) = bench.agents[1].sent
-    assert isinstance(dial, Dial) and dial.rank == 1 and opened == []
+    assert isinstance(dial, Dial) and dial.target == "rank/m/1" and opened == []
     peer = bench.peer(dial.name)
     (sock,) = opened
     sock.sendall(b"hello")
@@ -116,6 +116,27 @@ def test_who_does_not_dial_in_time(bench: Bench) -> None:
     peer = bench.peer(bench.asked(1, "m", 0).name)
     bench.loop.pass_time()
     assert isinstance(opened[0], TimeoutError) and peer.recv(1) == b""
+
+
+def test_two_stores_are_connected(bench: Bench) -> None:
+    first, second = bench.agents
+    way = bench.relays.to_store(second, first, "silence")
+    assert way.port == ("192.168.0.1", 4000)
+    (dial,) = first.sent
+    assert (dial.target, dial.port) == ("store", ROOT)
+    peers = [bench.peer(name) for name in (way.name, dial.name)]
+    peers[0].sendall(b"question")
+    assert peers[1].recv(100) == b"question"
+
+
+def test_a_host_that_is_lost_before_it_has_dialled(bench: Bench) -> None:
+    early = bench.peer(bench.asked(1, "m", 0).name)
+    late, other = bench.asked(1, "m", 0).name, bench.peer(bench.asked(0, "m", 1).name)
+    bench.relays.gone(bench.agents[0])
+    assert early.recv(1) == b"" and bench.peer(late).recv(1) == b""
+    other.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        other.recv(1)
 
 
 def test_a_rank_that_has_ended(bench: Bench) -> None:
@@ -134,9 +155,13 @@ def test_the_script_itself_is_reached_by_its_port(bench: Bench) -> None:
 
 
 def test_it_is_said_once_for_each_pair_of_hosts(bench: Bench) -> None:
+    home: Any = FakeAgent("the script's machine")
+    home.root_port = None
     for _ in range(3):
         bench.asked(1, "m", 0, "10.0.0.2 port 5: no answer in time")
+        bench.relays.to_store(bench.agents[1], bench.agents[0], "another reason")
         bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 0), "the same", lambda _: None)
+        bench.relays.to_store(home, bench.agents[0], "another reason")
     assert bench.said == [
         "host n2 does not reach host n1 (10.0.0.2 port 5: no answer in time): "
         "what it sends there goes through the script, which is slower",

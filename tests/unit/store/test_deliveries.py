@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from meshrt.mesh.invitations import make_certificate
 from meshrt.store import deliveries
+from meshrt.store.chain import StoreName
 from meshrt.store.deliveries import Deliveries
-from meshrt.store.hostlinks import HostLinks
+from meshrt.store.hostlinks import Elsewhere, HostLinks
 from meshrt.store.lease import Loan
 from meshrt.store.messages import Delivered, FromStore, Full, Host, Imported, Offer, Silent, TakeBack
+from meshrt.wire.addresses import HostAddress, Way
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Later, Refusal
 from tests.unit.store.other_store import SECRET, OtherStore, serve
@@ -27,6 +30,7 @@ class Sender:
     """A store that sends, and two of other machines."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.selector = selectors.DefaultSelector()
         self.links = HostLinks(self.selector, str(folder), SECRET, OWN)
         self.deliveries = Deliveries(self.links)
@@ -102,6 +106,29 @@ def test_there_is_no_host_to_wait_for(sender: Sender) -> None:
     sender.one.say(Imported(offers[0].id, FIRST))
     sender.one.hang_up()
     assert sender.answers[1:] == [NOWHERE], "its ranks are lost with it"
+
+
+def test_a_host_that_lives_and_is_not_reached(sender: Sender) -> None:
+    """It is not left out: its ranks would miss what they are sent."""
+    located: list[StoreName] = []
+    asked: list[str] = []
+    sender.links.elsewhere = Elsewhere(make_certificate(), located.append, lambda _name, why: asked.append(why))
+    sender.send(ONE, TWO)
+    (one, two) = (StoreName(host.machine, host.agent_pid) for host in (ONE, TWO))
+    sender.links.located(two, HostAddress(*two, str(sender.folder).encode()))
+    offers = offered(sender.two.accept())
+    takes(sender.two, offers)
+    sender.links.located(one, HostAddress(*one, b"/nowhere", (("127.0.0.1", 0),)))
+    while not asked:
+        serve(sender.selector)
+    assert sender.answers == []
+    sender.links.way_found(one, Way(("127.0.0.1", 0), "relay/abc"))
+    while len(located) < 3:
+        serve(sender.selector)
+    sender.links.located(one, HostAddress(*one, b"/nowhere"))
+    (answer,) = sender.answers
+    assert isinstance(answer, Refusal) and answer.why.startswith("a host that it goes to cannot be reached: 127.0.0.1")
+    assert sender.two.hear() == [TakeBack([9, 10], TWO.pids)], "to all hosts or to none"
 
 
 def test_a_host_that_hangs_up_before_it_lets_this_one_in_is_dialled_again(sender: Sender) -> None:

@@ -19,7 +19,7 @@ from meshrt.store.messages import FromStore, LetGo, Piece, Pull, ToStore
 from meshrt.store.peers import Peer, Peers
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.dataport import DataPort
-from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.addresses import HostAddress, Port, Way
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.handshake import Identity
 from meshrt.wire.tree import Refusal
@@ -41,7 +41,8 @@ class Stores:
         self.selector = selectors.DefaultSelector()
         self.links = HostLinks(self.selector, str(folder), SECRET, HERE)
         self.asked: list[StoreName] = []
-        self.links.elsewhere = Elsewhere(certificate, self.asked.append)
+        self.ways: list[tuple[StoreName, str]] = []
+        self.trust(certificate)
         self.heard: list[tuple[StoreName, FromStore]] = []
         self.told: list[ToStore | Piece | Lost] = []
         self.ended: list[int] = []
@@ -70,6 +71,10 @@ class Stores:
         self.heard.append((peer.host, message))
         if isinstance(message, Pull):
             self.there.answer(peer, Refusal(message.id, "no"))
+
+    def trust(self, certificate: Certificate) -> None:
+        """Have the links this certificate."""
+        self.links.elsewhere = Elsewhere(certificate, self.asked.append, lambda *asked: self.ways.append(asked))
 
     def address(self, *ports: Port, machine: int = THERE.machine) -> HostAddress:
         return HostAddress(machine, THERE.agent_pid, b"/nowhere", ports)
@@ -139,23 +144,79 @@ def test_an_address_that_is_silent_is_given_up(stores: Stores, monkeypatch: pyte
     assert stores.told == [Refusal(1, "no")]
 
 
-@pytest.mark.parametrize("how", ["unknown", "no port", "another host"])
-def test_a_host_that_is_not_there(stores: Stores, how: str) -> None:
+def test_a_host_that_the_root_does_not_know(stores: Stores) -> None:
     stores.ask()
-    addresses = {
-        "unknown": None,
-        "no port": stores.address(closed_port()),
-        "another host": stores.address(stores.port, machine=3),
-    }
-    stores.links.located(NAME, addresses[how])
-    stores.serve_until(lambda: stores.told)
-    (lost,) = stores.told
-    assert isinstance(lost, Lost) and stores.links.find(*NAME) is None and stores.heard == []
+    stores.links.located(NAME, None)
+    assert stores.told == [Lost("is lost")] and stores.links.find(*NAME) is None and stores.ways == []
+
+
+def test_the_root_is_asked_for_a_way_to_a_host_that_is_not_reached(stores: Stores) -> None:
+    port = closed_port()
+    stores.ask()
+    stores.links.located(NAME, stores.address(port))
+    stores.serve_until(lambda: stores.ways)
+    assert stores.ways == [(NAME, f"127.0.0.1 port {port[1]}: Connection refused")] and stores.told == []
+    stores.links.to(*NAME).tell(LetGo([5]))
+    stores.links.located(NAME, None)  # the answer to an earlier question
+    stores.links.way_found(NAME, Way(stores.port, "relay/abc"))
+    stores.serve_until(lambda: stores.told and len(stores.heard) == 2)
+    assert stores.told == [Refusal(1, "no")] and stores.names == ["relay/abc"], "what waited has gone that way"
+
+
+@pytest.mark.parametrize("how", ["hangs up", "is silent", "another host"])
+def test_an_address_that_is_not_that_of_the_host(stores: Stores, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = stores.address(other.getsockname(), machine=THERE.machine)
+        if how == "another host":
+            address = stores.address(stores.port, machine=3)
+        stores.ask()
+        stores.links.located(NAME, address)
+        if how == "hangs up":
+            other.setblocking(False)
+            stores.serve_until(lambda: hangs_up(other) and stores.ways)
+        if how == "is silent":
+            monkeypatch.setattr(hostlinks, "_SECONDS", -1.0)
+            monkeypatch.setattr(hostlinks, "_DIRECT_SECONDS", -1.0)
+            stores.links.tick()
+        stores.serve_until(lambda: stores.ways)
+    assert len(stores.ways) == 1 and stores.told == [] and stores.heard == []
+
+
+def hangs_up(listener: socket.socket) -> bool:
+    """Close the next connection that has come. Returns whether there is none."""
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_a_host_is_lost_while_a_way_is_asked_for(stores: Stores) -> None:
+    stores.ask()
+    stores.links.located(NAME, stores.address(closed_port()))
+    stores.serve_until(lambda: stores.ways)
+    stores.links.tick()
+    stores.links.way_found(NAME, None)
+    assert stores.told == [Lost("is lost")] and stores.links.find(*NAME) is None
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_way_that_fails(stores: Stores, lives: bool) -> None:
+    port, way = closed_port(), closed_port()
+    stores.ask()
+    stores.links.located(NAME, stores.address(port))
+    stores.serve_until(lambda: stores.ways)
+    stores.links.way_found(NAME, Way(way, "relay/abc"))
+    stores.serve_until(lambda: len(stores.asked) == 2)
+    assert stores.asked == [NAME, NAME] and stores.told == []
+    stores.links.located(NAME, stores.address(port) if lives else None)
+    why = f"cannot be reached: 127.0.0.1 port {port[1]}: Connection refused; through the script: Connection refused"
+    assert stores.told == [Lost(why, reached=False) if lives else Lost("is lost")] and len(stores.ways) == 1
 
 
 def test_a_process_without_the_certificate(stores: Stores) -> None:
-    stores.links.elsewhere = Elsewhere(make_certificate(), stores.asked.append)
+    stores.trust(make_certificate())
     stores.ask()
     stores.links.located(NAME, stores.address(stores.port))
-    stores.serve_until(lambda: stores.told)
-    assert isinstance(stores.told[0], Lost) and stores.heard == [] and stores.there.pids() == set()
+    stores.serve_until(lambda: stores.ways)
+    assert stores.heard == [] and stores.there.pids() == set()
