@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from meshrt.engine.interpreter import AGENT_MODULE, NO_FILE, SCRIPT_PYTHON, why_ended
 from meshrt.engine.local import AGENT_PROGRAM, Started
-from meshrt.errors import SpawnError
+from meshrt.errors import SpawnError, UsageError
 from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.mesh.engine import Invitation, Placed, Program, Request
 from meshrt.mesh.progress import JoiningHosts
@@ -113,12 +113,18 @@ class CommandEngine:
         commands: What the command of each host begins with: ``("ssh", "n1")``.
         python: The interpreter there.
         seconds: How long all of them may take to join.
+    Raises:
+        UsageError: ``seconds`` is no positive number.
     """
 
     hosts: tuple[str, ...]
     commands: tuple[tuple[str, ...], ...]
     python: str = sys.executable
     seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise UsageError(f"seconds is a positive number, not {self.seconds!r}")
 
     def place(self, program: Program, request: Request, living: Sequence[Placed]) -> Sequence[Placed]:
         """Return the agents of the first ``request.hosts`` hosts; starts those that do not run, and waits for them.
@@ -157,17 +163,21 @@ class CommandEngine:
                     hosts.joined(agent.host)
                     left.remove(agent)
             if left and time.monotonic() >= deadline:
-                raise SpawnError(f"the agent of host {left[0].host} has not joined in time: {hosts}")
+                late = f"the agent of host {left[0].host} has not joined in time: {hosts}"
+                raise SpawnError(f"{late}; seconds= of the engine is {self.seconds:g}")
             hosts.look()
 
 
-def ssh(*hosts: str, python: str = sys.executable, options: Sequence[str] = ()) -> CommandEngine:
+def ssh(*hosts: str, python: str = sys.executable, options: Sequence[str] = (), seconds: float = 60.0) -> CommandEngine:
     """Return an engine that starts an agent on each host by ``ssh``.
 
     Args:
         hosts: As on ssh's command line.
         python: The interpreter there.
         options: Further words for ssh, before the host.
+        seconds: How long all hosts may take to join.
+    Raises:
+        UsageError: ``seconds`` is no positive number.
     """
     commands = tuple(("ssh", "-o", "BatchMode=yes", *options, host) for host in hosts)
-    return CommandEngine(hosts, commands, python)
+    return CommandEngine(hosts, commands, python, seconds)

@@ -26,9 +26,13 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
+from meshrt.selection import counted
 from meshrt.transport.driver import Driver
 
 __all__ = ["Spawning"]
+
+#: So many hosts are named in an error.
+_NAMED = 8
 
 
 class Spawning:
@@ -72,7 +76,8 @@ class Spawning:
 
         Raises:
             SpawnError: The machine cannot hold them; a host is lost.
-            UsageError: The message for the birth of a rank is too long; ``hosts`` cannot be divided among the agents.
+            UsageError: The message for the birth of a rank is too long; ``hosts`` or the ranks cannot be divided
+                evenly among the agents.
         """
         self._check_open()
         self._upkeep.mend()  # the ranks listen there
@@ -112,13 +117,13 @@ class Spawning:
             beside = self._registry.meshes[owner.mesh_id].agents[:count]
             if count in (None, 1):  # where the rank is that makes it
                 return self._beside(owner.mesh_id, [owner.rank])
-            _check_division(count, len(beside))
+            _check_division(count, spec.extent.nelements, beside)
             return _living(beside)
         engine = hosts.engine if hosts.engine is not None else default_engine()
         count = hosts.size or count
         agents = self._agents.of(engine, Request(count, spec.extent.nelements, sizes.get("gpus")))
         self._loop.begin()  # it ends the agents, also if no mesh is made
-        _check_division(count, len(agents))
+        _check_division(count, spec.extent.nelements, agents)
         if hosts.size:
             agents = [agents[member * len(agents) // hosts.size] for member in hosts.members]
         return agents
@@ -151,8 +156,33 @@ def _living(agents: list[AgentLink]) -> list[AgentLink]:
     return agents
 
 
-def _check_division(hosts: int | None, agents: int) -> None:
-    """Raise UsageError if some hosts of the mesh would be divided among two agents."""
-    if hosts is not None and hosts % agents:
-        refused = f"hosts={hosts} cannot be divided among the {agents} hosts of the engine"
-        raise UsageError(f"{refused}; expected a multiple of {agents}")
+def _check_division(hosts: int | None, ranks: int, agents: Sequence[AgentLink]) -> None:
+    """Check that the hosts of a mesh, or its ranks where it names no hosts, are divided evenly among agents.
+
+    Agents of this machine alone may stand for several hosts each, and have different numbers of ranks.
+
+    Raises:
+        UsageError: They are not.
+    """
+    count = len(agents)
+    elsewhere = any(agent.machine for agent in agents)
+    has = f"the engine has {counted(count, 'host')} ({_names(agents)})"
+    if elsewhere and hosts is not None and hosts > count:
+        raise UsageError(
+            f"hosts={hosts}, and {has}; expected hosts={count} or fewer: more processes on each host are a dimension "
+            "beside it, such as gpus=2"
+        )
+    if elsewhere and hosts is None and ranks % count:
+        more = ranks + count - ranks % count
+        raise UsageError(
+            f"{counted(ranks)} cannot be divided evenly, as {has}; expected a multiple of {count}, such as {more}, or "
+            "hosts=1 beside the other sizes for one host alone"
+        )
+    if hosts is not None and hosts % count:
+        refused = f"hosts={hosts} cannot be divided among the {count} hosts of the engine"
+        raise UsageError(f"{refused}; expected a multiple of {count}")
+
+
+def _names(agents: Sequence[AgentLink]) -> str:
+    shown = ", ".join(agent.host for agent in agents[:_NAMED])
+    return f"{shown}, ..." if len(agents) > _NAMED else shown

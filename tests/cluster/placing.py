@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from meshrt import Actor, ActorMesh, MeshError, SpawnError, endpoint, proc_mesh
+from meshrt import Actor, ActorMesh, MeshError, SpawnError, UsageError, endpoint, proc_mesh
 from meshrt.engine.command import CommandEngine
 
 #: For each host: its name, and what the command of its agent begins with.
@@ -50,6 +50,19 @@ def limits(engine: CommandEngine) -> None:
             print(error)
 
 
+def sizes(engine: CommandEngine) -> None:
+    refused: list[dict[str, Any]] = [{"n": 5}, {"hosts": 4}]
+    for wrong in refused:
+        try:
+            proc_mesh(**wrong, engine=engine)
+        except UsageError as error:
+            print(error)
+    with proc_mesh(n=4, engine=engine) as mesh:
+        print("even", mesh.spawn("worker", Worker).place.call().get(60).values())
+    with proc_mesh(hosts=1, n=5, engine=engine) as mesh:
+        print("one", {*mesh.spawn("worker", Worker).place.call().get(60).values()})
+
+
 def restart(engine: CommandEngine) -> None:
     with proc_mesh(hosts=2, gpus=2, engine=engine, name="mesh") as mesh:
         workers = mesh.spawn("worker", Worker, max_restarts=2)
@@ -75,7 +88,7 @@ def restart(engine: CommandEngine) -> None:
 
 def main() -> None:
     engine = CommandEngine(tuple(HOSTS), tuple(map(tuple, HOSTS.values())))
-    {"limits": limits, "restart": restart}[sys.argv[1]](engine)
+    {"limits": limits, "sizes": sizes, "restart": restart}[sys.argv[1]](engine)
 
 
 main()

@@ -45,6 +45,16 @@ def test_limits_and_gpus_are_those_of_each_machine(cluster: Cluster, monkeypatch
     assert "host n2: " in devices and "GPU 2 was asked for, and the host has 2: CUDA_VISIBLE_DEVICES=6,7" in devices
 
 
+def test_sizes_that_two_machines_do_not_fit(cluster: Cluster) -> None:
+    program = cluster.start("sizes", program=PLACING)
+    out, err = program.communicate(timeout=100)
+    assert program.returncode == 0, out + err
+    uneven, many, *fit = out.splitlines()
+    assert uneven.startswith("5 ranks cannot be divided evenly, as the engine has 2 hosts (n1, n2); expected ")
+    assert many.startswith("hosts=4, and the engine has 2 hosts (n1, n2); expected hosts=2 or fewer")
+    assert fit == ["even ['n1', 'n1', 'n2', 'n2']", "one {'n1'}"]
+
+
 def test_ranks_of_a_machine_without_power_are_started_again_on_a_spare_one(three: Cluster) -> None:
     program = three.start("restart", program=PLACING)
     assert program.stdout is not None

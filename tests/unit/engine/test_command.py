@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshrt.engine.command import CommandEngine, ssh
-from meshrt.errors import SpawnError
+from meshrt.errors import SpawnError, UsageError
 from meshrt.mesh.engine import Request
 from meshrt.transport.link import Link
 
@@ -58,7 +58,9 @@ def test_one_that_ends_at_once_has_its_last_words_in_the_error() -> None:
 def test_one_that_does_not_come_is_ended_with_all_others() -> None:
     commands = (("sh", "-c", "exec sleep 60"),) * 2
     engine = CommandEngine(("n1", "n2"), commands, seconds=0.1)
-    with pytest.raises(SpawnError, match="host n1 has not joined in time: 0 of 2 hosts have joined after 0 s; waiting"):
+    with pytest.raises(
+        SpawnError, match=r"n1 has not joined in time: 0 of 2 hosts .* waiting .*; seconds= .* is 0\.1$"
+    ):
         engine.place(Program(), ALL, [])
 
 
@@ -83,9 +85,16 @@ def test_hosts_and_commands_belong_together() -> None:
 
 
 def test_what_ssh_is_told() -> None:
-    engine = ssh("n1", "n2", python="/opt/python", options=["-p", "2222"])
-    assert engine.hosts == ("n1", "n2") and engine.python == "/opt/python"
+    engine = ssh("n1", "n2", python="/opt/python", options=["-p", "2222"], seconds=300)
+    assert engine.hosts == ("n1", "n2") and engine.python == "/opt/python" and engine.seconds == 300
+    assert ssh("n1").seconds == 60
     assert engine.commands[1] == ("ssh", "-o", "BatchMode=yes", "-p", "2222", "n2")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_hosts_are_waited_for(seconds: float) -> None:
+    with pytest.raises(UsageError, match="seconds is a positive number, not "):
+        ssh("n1", seconds=seconds)
 
 
 class Running:
