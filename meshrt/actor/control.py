@@ -25,6 +25,7 @@ from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
 from meshrt.hooks.table import hooks
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.connecting import link_of, secured
+from meshrt.transport.dataport import ACCEPTED
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import Connection, Link
@@ -170,10 +171,10 @@ class ControlThread:
         """Make the socket for new callers again, if it was removed."""
         self.call_soon(self._entrance.listen_again)
 
-    def admit(self, sock: socket.socket, certificate: Certificate) -> None:
-        """Take a connection of another machine (an actor host in the root)."""
+    def admit(self, sock: socket.socket, certificate: Certificate, accepted: float) -> None:
+        """Take a connection of another machine (an actor host in the root), which was accepted then (monotonic)."""
         self.certificate = certificate
-        self.call_soon(lambda: self._admit(sock))
+        self.call_soon(lambda: self._admit(sock, accepted))
 
     def settle(self, timeout: float) -> None:
         """Wait until the functions given to `call_soon` have run, at most ``timeout`` seconds."""
@@ -240,17 +241,17 @@ class ControlThread:
     def _from_door(self, _events: int) -> None:
         if self._door is None:
             return
-        _, descriptors, _, _ = socket.recv_fds(self._door, 1, 1, socket.MSG_DONTWAIT)
+        data, descriptors, _, _ = socket.recv_fds(self._door, ACCEPTED.size, 1, socket.MSG_DONTWAIT)
         for descriptor in descriptors:
-            self._admit(socket.socket(fileno=descriptor))
+            self._admit(socket.socket(fileno=descriptor), *ACCEPTED.unpack(data))
         if not descriptors:  # the agent has ended
             self.selector.unregister(self._door)
 
-    def _admit(self, sock: socket.socket) -> None:
+    def _admit(self, sock: socket.socket, accepted: float) -> None:
         if self.certificate is None:
             sock.close()
         else:
-            self._entrance.admit(secured(sock, self.certificate))
+            self._entrance.admit(secured(sock, self.certificate), accepted)
 
     def _let_in(self, sock: Connection, caller: ServerHandshake) -> None:
         link = link_of(sock)

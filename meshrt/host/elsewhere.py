@@ -7,6 +7,7 @@ import functools
 import os
 import selectors
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.store.machine import machine_of
 from meshrt.transport import directories
 from meshrt.transport.acceptor import SelectorReaders
-from meshrt.transport.dataport import DataPort, listen
+from meshrt.transport.dataport import ACCEPTED, DataPort, listen
 from meshrt.transport.racing import begin_to_connect
 from meshrt.transport.rootpipe import RootPipe
 from meshrt.wire.addresses import STORE, Port
@@ -40,7 +41,7 @@ class Doors:
         children: The ranks of the agent.
         pid: Of the agent.
         secret: The port proves that it has it.
-        store: Takes the connections that ask for the store of this host.
+        store: Takes the connections that ask for the store of this host, and when they were accepted (monotonic).
         later: Calls a function after some seconds, on that thread.
 
     Attributes:
@@ -56,7 +57,7 @@ class Doors:
         children: Mapping[Address, Child],
         pid: int,
         secret: Secret,
-        store: Callable[[socket.socket], None],
+        store: Callable[[socket.socket, float], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         listener, ports = listen()
@@ -68,21 +69,21 @@ class Doors:
         self._store = store
         self._port = DataPort(SelectorReaders(selector), listener, self._give, later)
 
-    def _give(self, name: str, sock: socket.socket) -> None:
+    def _give(self, name: str, sock: socket.socket, accepted: float) -> None:
         """Pass a connection on to the process that it asks for, or close it: the peer dials again, if it may."""
         if name == STORE:
-            self._store(sock)
+            self._store(sock, accepted)
             return
         with sock, contextlib.suppress(OSError):
             if name.startswith(self._name):
                 sock.send(host_proof(self._secret, name))
             else:
-                self._pass_on(self._child(name), sock)
+                self._pass_on(self._child(name), sock, accepted)
 
     @staticmethod
-    def _pass_on(child: Child | None, sock: socket.socket) -> None:
+    def _pass_on(child: Child | None, sock: socket.socket, accepted: float) -> None:
         if child is not None:
-            socket.send_fds(child.door, [b"."], [sock.fileno()])
+            socket.send_fds(child.door, [ACCEPTED.pack(accepted)], [sock.fileno()])
 
     def dial(self, dial: Dial) -> None:
         """Connect a process with one that does not reach this host. What fails is closed: that one asks again."""
@@ -100,7 +101,7 @@ class Doors:
         except OSError:
             sock.close()
         else:
-            self._give(dial.target, sock)
+            self._give(dial.target, sock, time.monotonic())
 
     def _child(self, name: str) -> Child | None:
         match name.split("/"):

@@ -243,15 +243,15 @@ class Invitations:
         self._loop.on_end.append(port.close)
         self._loop.on_end.append(self._entrance.close)
 
-    def _give(self, name: str, sock: socket.socket) -> None:
+    def _give(self, name: str, sock: socket.socket, accepted: float) -> None:
         certificate = self._run.certificate
         match name.split("/"):
             case ["agent", _] if certificate is not None:
-                self._entrance.admit(secured(sock, certificate))
+                self._entrance.admit(secured(sock, certificate), accepted)
             case [each] if each == _ALL and self._open is not None:
-                self._entrance_for_all.admit(secured(sock, self._open.certificate))
+                self._entrance_for_all.admit(secured(sock, self._open.certificate), accepted)
             case ["rank", mesh_id, "0"] if certificate is not None and mesh_id in self._own:
-                self._own[mesh_id].admit(sock, certificate)
+                self._own[mesh_id].admit(sock, certificate, accepted)
             case ["relay", _]:
                 self._relay(name, sock)
             case _:

@@ -29,11 +29,11 @@ class OwnMesh(NamedTuple):
 
     Attributes:
         address: Returns where it listens.
-        admit: Takes a connection of another machine, whose peer has said that it is for it.
+        admit: Takes a connection of another machine, whose peer has said that it is for it, and when it was accepted.
     """
 
     address: Callable[[], HostAddress]
-    admit: Callable[[socket.socket, Certificate], object]
+    admit: Callable[[socket.socket, Certificate, float], object]
 
 
 class Registry:

@@ -121,10 +121,10 @@ class Peers:
     def _stores(self) -> list[Peer]:
         return [peer for pid, peers in self._peers.items() if pid < 0 for peer in peers]
 
-    def admit(self, sock: socket.socket, certificate: Certificate) -> None:
-        """Take a connection of the store of another machine, which is to prove that it is one."""
+    def admit(self, sock: socket.socket, certificate: Certificate, accepted: float) -> None:
+        """Take a connection of the store of another machine, accepted then (monotonic). It has to prove itself."""
         end_when_silent(sock, ROOT_SECONDS)
-        self._entrance.admit(secured(sock, certificate))
+        self._entrance.admit(secured(sock, certificate), accepted)
 
     def grown(self, segment: int) -> None:
         """There are more bytes of a segment, for those that it is sent to."""

@@ -134,12 +134,12 @@ class StoreServer:
         """There is a way to the store of a host that does not answer where it listens; None: as in `located`."""
         self._links.way_found(name, way)
 
-    def admit(self, sock: socket.socket) -> None:
-        """Take a connection that has come to the port of this host, for the store."""
+    def admit(self, sock: socket.socket, accepted: float) -> None:
+        """Take a connection for the store, which the port of this host has accepted then (monotonic)."""
         if self._certificate is None:
             sock.close()
         else:
-            self._peers.admit(sock, self._certificate)
+            self._peers.admit(sock, self._certificate, accepted)
 
     def tick(self) -> None:
         """Look for processes that have ended, and for peers that prove or say nothing."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from meshrt.wire.certificate import Certificate
     from meshrt.wire.frames import FrameDecoder
 
-__all__ = ["Connector", "Opened", "Relay", "link_of", "peer_address", "secured"]
+__all__ = ["Connector", "Opened", "Relay", "link_of", "peer_address", "secured", "trust"]
 
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10
@@ -161,6 +161,15 @@ def secured(sock: socket.socket, certificate: Certificate) -> Connection:
 
     end_when_silent(sock, ROOT_SECONDS)
     return SecureSocket(sock, certificate, server=True)
+
+
+def trust(sock: Connection) -> None:
+    """The peer of a connection that has dialled has proved the secret: all that it sends is read from now on."""
+    if not isinstance(sock, socket.socket):
+        from meshrt.transport.secured import SecureSocket  # start-up: as above
+
+        if isinstance(sock, SecureSocket):
+            sock.trust()
 
 
 def link_of(sock: Connection, decoder: FrameDecoder | None = None) -> Link:

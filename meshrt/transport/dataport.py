@@ -3,10 +3,11 @@
 ::
 
     accepted --its preface--> given away
-    accepted --other bytes, `PREFACE_SECONDS` without a preface, `UNPROVED_MAX` newer ones--> closed
+    accepted --other bytes, `HELLO_SECONDS` without a preface, `UNPROVED_MAX` newer ones--> closed
 
 One port for each host, whatever runs there: it can be chosen, and a firewall needs one rule. Nothing is read here but
-the preface (`meshrt.wire.preface`): the process that the connection is for makes TLS with the peer.
+the preface (`meshrt.wire.preface`): the process that the connection is for makes TLS with the peer, and is told when it
+was accepted: the time of a peer without proof is counted from there (`meshrt.transport.entrance`).
 """
 
 from __future__ import annotations
@@ -15,23 +16,28 @@ import functools
 import ipaddress
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable, Sequence
 
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.transport.acceptor import Acceptor, Readers
+from meshrt.transport.deadlines import Deadlines
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.addresses import Port
-from meshrt.wire.handshake import UNPROVED_MAX
+from meshrt.wire.handshake import HELLO_SECONDS, UNPROVED_MAX
 from meshrt.wire.preface import PrefaceReader
 
-__all__ = ["BIND", "PORTS", "DataPort", "listen"]
+__all__ = ["ACCEPTED", "BIND", "PORTS", "DataPort", "Give", "listen"]
 
 #: Environment variable: the address that is listened at; all interfaces without it. ``0.0.0.0``: all, IPv4 alone.
 BIND = "MESHRT_BIND"
 #: Environment variable: the ports that may be used, ``40000-40100``; any without it.
 PORTS = "MESHRT_PORTS"
-PREFACE_SECONDS = 5.0
+#: How an agent tells a rank when a connection was accepted.
+ACCEPTED = struct.Struct("d")
+#: Called with a name, the connection that asks for it, and when that was accepted (monotonic).
+Give = Callable[[str, socket.socket, float], None]
 
 
 class DataPort:
@@ -40,7 +46,7 @@ class DataPort:
     Args:
         readers: Call functions when sockets can be read.
         listener: See `listen`. Closed with this.
-        give: Called with a name and the connection that asks for it.
+        give: See `Give`.
         later: Calls a function after some seconds, on that thread.
     """
 
@@ -48,16 +54,15 @@ class DataPort:
         self,
         readers: Readers,
         listener: socket.socket,
-        give: Callable[[str, socket.socket], None],
+        give: Give,
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self.refusals = Refusals()
         self._readers = readers
         self._give = give
-        self._later = later
-        #: Those that have not said what they want, the oldest first, and until when they have time (monotonic).
-        self._silent: dict[socket.socket, PrefaceReader] = {}
-        self._deadlines: dict[socket.socket, float] = {}
+        #: Those that have not said what they want, the oldest first, and when they were accepted (monotonic).
+        self._silent: dict[socket.socket, tuple[PrefaceReader, float]] = {}
+        self._deadlines: Deadlines[socket.socket] = Deadlines(later, self._expired)
         self._acceptor = Acceptor(
             readers, listener, "a peer on another machine", self._accepted, later, admits=lambda _sock: True
         )
@@ -72,15 +77,15 @@ class DataPort:
     def _accepted(self, sock: socket.socket) -> None:
         if len(self._silent) >= UNPROVED_MAX:
             self._refuse(next(iter(self._silent)))
-        self._silent[sock] = PrefaceReader()
-        self._deadlines[sock] = time.monotonic() + PREFACE_SECONDS
+        now = time.monotonic()
+        self._silent[sock] = PrefaceReader(), now
+        self._deadlines.set(sock, now + HELLO_SECONDS)
         self._readers.add_reader(sock, functools.partial(self._read, sock))
-        self._later(PREFACE_SECONDS, self._expire)
 
     def _read(self, sock: socket.socket) -> None:
-        reader = self._silent.get(sock)
-        if reader is None:  # closed since it was found readable
+        if sock not in self._silent:  # closed since it was found readable
             return
+        reader, accepted = self._silent[sock]
         try:
             data = sock.recv(reader.missing)
             if data:
@@ -95,20 +100,23 @@ class DataPort:
             self._refuse(sock)
         elif not reader.missing:
             self._forget(sock)
-            self._give(reader.name, sock)
+            self._give(reader.name, sock, accepted)
 
     def _forget(self, sock: socket.socket) -> None:
-        del self._silent[sock], self._deadlines[sock]
-        self._readers.remove_reader(sock)
+        self._deadlines.drop(sock)
+        self._remove(sock)
 
     def _refuse(self, sock: socket.socket) -> None:
         self._forget(sock)
         sock.close()
 
-    def _expire(self) -> None:
-        now = time.monotonic()
-        for sock in [sock for sock, deadline in self._deadlines.items() if deadline <= now]:
-            self._refuse(sock)
+    def _expired(self, sock: socket.socket) -> None:
+        self._remove(sock)
+        sock.close()
+
+    def _remove(self, sock: socket.socket) -> None:
+        del self._silent[sock]
+        self._readers.remove_reader(sock)
 
 
 def listen(port: int = 0) -> tuple[socket.socket, tuple[Port, ...]]:

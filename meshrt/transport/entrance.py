@@ -8,9 +8,11 @@
                           the end of its data, no time left, another version,
                           `UNPROVED_MAX` newer ones-->                          closed
 
-A connection has `HANDSHAKE_SECONDS` for its hello. They begin anew when it is answered: the peer can prove itself only
-from then on, and code that holds the GIL may have used up the time. Until it is let in, a connection costs 256 bytes,
-and the kernel discards descriptors that it attaches. What is let in belongs to the owner of the entrance.
+A connection has `HELLO_SECONDS` for its hello, and `HANDSHAKE_SECONDS` in all, from when it was accepted: by the data
+port, if it is of another machine. Time that this side has used up does not count, as code does that holds the GIL: one
+that is given late begins anew, and one that is answered late has `ANSWERED_SECONDS` for its proof. Until it is let in,
+a connection costs 256 bytes (in TLS: see `meshrt.transport.secured`), and the kernel discards descriptors that it
+attaches. What is let in belongs to the owner of the entrance.
 """
 
 from __future__ import annotations
@@ -24,9 +26,18 @@ from typing import Generic, TypeVar, cast
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.acceptor import Acceptor, Readers
+from meshrt.transport.connecting import trust
+from meshrt.transport.deadlines import Deadlines
 from meshrt.transport.link import Connection, peer_of
 from meshrt.transport.refusals import Refusals
-from meshrt.wire.handshake import HANDSHAKE_SECONDS, UNPROVED_MAX, Identity, ServerHandshake
+from meshrt.wire.handshake import (
+    ANSWERED_SECONDS,
+    HANDSHAKE_SECONDS,
+    HELLO_SECONDS,
+    UNPROVED_MAX,
+    Identity,
+    ServerHandshake,
+)
 
 __all__ = ["Entrance"]
 
@@ -75,14 +86,12 @@ class Entrance(Generic[C]):
         self._secret = secret
         self._role = role
         self._let_in = let_in
-        self._later = later
         self._identity = identity
         self._serves = serves
         self._refuses = refuses
-        #: Those that are not let in yet, the oldest first, and until when they have time (monotonic).
-        self._unproved: dict[C, ServerHandshake] = {}
-        self._deadlines: dict[C, float] = {}
-        self._timed = False
+        #: Those that are not let in yet, the oldest first, and when they were accepted (monotonic).
+        self._unproved: dict[C, tuple[ServerHandshake, float]] = {}
+        self._deadlines: Deadlines[C] = Deadlines(later, self._expired)
         self._acceptor = None if listener is None else Acceptor(readers, listener, peer, _plain(self.admit), later)
 
     def open(self) -> None:
@@ -111,8 +120,12 @@ class Entrance(Generic[C]):
         for sock in tuple(self._unproved):
             self._refuse(sock)
 
-    def admit(self, sock: C) -> None:
-        """Take a connection that was accepted, and have its peer prove the secret."""
+    def admit(self, sock: C, accepted: float | None = None) -> None:
+        """Take a connection that was accepted, and have its peer prove the secret.
+
+        Args:
+            accepted: When that was (monotonic); None: now.
+        """
         if len(self._unproved) >= UNPROVED_MAX:
             self._refuse(next(iter(self._unproved)))
         try:
@@ -120,13 +133,16 @@ class Entrance(Generic[C]):
         except OSError as error:
             self._fail(sock, error)
             return
-        self._unproved[sock] = ServerHandshake(self._secret, self._role, self._identity(), self._refuses)
-        self._give_time(sock)
+        now = time.monotonic()
+        # Or else the data port had closed it: it has waited for this process.
+        begun = now if accepted is None or now - accepted > HELLO_SECONDS else accepted
+        self._unproved[sock] = ServerHandshake(self._secret, self._role, self._identity(), self._refuses), begun
+        self._deadlines.set(sock, begun + HELLO_SECONDS)
 
     def _read(self, sock: C) -> None:
-        handshake = self._unproved.get(sock)
-        if handshake is None:  # closed since it was found readable
+        if sock not in self._unproved:  # closed since it was found readable
             return
+        handshake, begun = self._unproved[sock]
         try:
             data = sock.recv(_READ)
         except BlockingIOError:
@@ -145,12 +161,13 @@ class Entrance(Generic[C]):
             self._refuse(sock)
         elif handshake.done:
             self._forget(sock)
+            trust(sock)
             try:
                 self._let_in(sock, handshake)
             except OSError as error:
                 self._fail(sock, error)
         elif answer:
-            self._give_time(sock)
+            self._deadlines.set(sock, max(begun + HANDSHAKE_SECONDS, time.monotonic() + ANSWERED_SECONDS))
 
     def _fail(self, sock: C, error: OSError) -> None:
         """This side is short of something; the peer dials again."""
@@ -166,23 +183,16 @@ class Entrance(Generic[C]):
         sock.close()
 
     def _forget(self, sock: C) -> None:
-        del self._unproved[sock], self._deadlines[sock]
+        self._deadlines.drop(sock)
+        self._remove(sock)
+
+    def _expired(self, sock: C) -> None:
+        self._remove(sock)
+        sock.close()
+
+    def _remove(self, sock: C) -> None:
+        del self._unproved[sock]
         self._readers.remove_reader(sock)
-
-    def _give_time(self, sock: C) -> None:
-        self._deadlines[sock] = time.monotonic() + HANDSHAKE_SECONDS
-        if not self._timed:
-            self._timed = True
-            self._later(HANDSHAKE_SECONDS, self._expire)
-
-    def _expire(self) -> None:
-        """Close those that have no time left. One timer serves all: most are let in long before."""
-        now = time.monotonic()
-        for sock in [sock for sock, deadline in self._deadlines.items() if deadline <= now]:
-            self._refuse(sock)
-        self._timed = bool(self._deadlines)
-        if self._timed:
-            self._later(min(self._deadlines.values()) - now, self._expire)
 
 
 def _plain(admit: Callable[[C], None]) -> Callable[[socket.socket], None]:

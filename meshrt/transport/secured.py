@@ -15,7 +15,8 @@ open       encrypted, and written                        decrypted   one side cl
 failed     error                                         error       -
 ========== ============================================= =========== ====================================
 
-Any state: an error of the kernel, or bytes that are not TLS of the pinned certificate -> failed.
+Any state: an error of the kernel, bytes that are not TLS of the pinned certificate, or more than `GREETING_MAX` bytes
+of a stranger -> failed. OpenSSL alone would keep 100 KiB of what a stranger calls a certificate.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ from meshrt.transport.liveness import ROOT_SECONDS, Silence
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.frames import Frame, FrameDecoder
 
-__all__ = ["EARLY_MAX", "SecureLink", "SecureSocket"]
+__all__ = ["EARLY_MAX", "GREETING_MAX", "SecureLink", "SecureSocket"]
 
 #: Bytes that are taken before the peer is known: the hello of the handshake (`meshrt.wire.handshake`).
 EARLY_MAX = 1 << 10
+#: Bytes that are read from a peer until it has shown the certificate and, where it has dialled, has proved the secret
+#: (`SecureSocket.trust`). TLS takes 2 to 4 KiB, the proof of the secret 256 bytes.
+GREETING_MAX = 1 << 14
 #: Encrypted bytes of one call of the kernel.
 _RECEIVE = 1 << 18
 #: Bytes that are encrypted at once: the records of one write (16 KiB each).
@@ -75,6 +79,10 @@ class SecureSocket:
         self._tls = _context(certificate, server).wrap_bio(self._incoming, self._outgoing, server_side=server)
         self._lock = threading.Lock()
         self._open = False
+        #: Whether all that comes is read; or else how much more.
+        self._trusted = False
+        self._room = GREETING_MAX
+        self._server = server
         #: Sent before the state was open.
         self._early = bytearray()
         #: Encrypted bytes that the kernel has not taken.
@@ -120,6 +128,12 @@ class SecureSocket:
         """Close the connection: what was sent before still arrives."""
         with self._lock:
             self._sock.close()
+
+    def trust(self) -> None:
+        """The peer has proved the secret of the program: all that it sends is read."""
+        with self._lock:
+            self._trusted = True
+            self._room = _RECEIVE
 
     @property
     def pending(self) -> bool:
@@ -205,6 +219,9 @@ class SecureSocket:
         try:
             self._tls.do_handshake()
             self._open = True
+            if not self._server:  # it knows who it has dialled
+                self._trusted = True
+                self._room = _RECEIVE
             if self._early:
                 self._tls.write(self._early)
                 self._early.clear()
@@ -238,9 +255,13 @@ class SecureSocket:
             count = self._decrypt_received(target)
             if count or self._ended:
                 return count
-        data = self._sock.recv(_RECEIVE)
+        if not self._room:
+            raise ConnectionAbortedError(errno.ECONNABORTED, f"more than {GREETING_MAX} bytes before the proof")
+        data = self._sock.recv(self._room)
         if not data:
             return 0
+        if not self._trusted:
+            self._room -= len(data)
         self._incoming.write(data)
         count = self._decrypt_received(target)
         if not count and not self._ended:

@@ -14,9 +14,10 @@ process and its store. The kernel tells the server which process has connected, 
 client only which process has made the listening socket, which is the host agent.
 
 The server proves first, so a client never talks to a foreign server; the endpoint is inside the proof, so a proof
-cannot be relayed to another endpoint. At most 256 bytes are taken from an unproved peer. The listening side gives it
-`HANDSHAKE_SECONDS` for its hello and as many for its proof, and keeps at most `UNPROVED_MAX` of them: beyond, the
-oldest is dropped. So a slow client may be dropped although it has sent its proof. It sends nothing else before it knows
+cannot be relayed to another endpoint. At most 256 bytes are taken from an unproved peer. It has `HELLO_SECONDS` for its
+hello and `HANDSHAKE_SECONDS` in all, from when its connection was accepted, and the listening side keeps at most
+`UNPROVED_MAX` of them: beyond, the oldest is dropped. On another machine, preface (`meshrt.wire.preface`) and TLS are
+part of that time. So a slow client may be dropped although it has sent its proof. It sends nothing else before it knows
 that it was let in, and may dial again if it was not.
 
 A peer of another version must understand both that it is refused, and why. So its versions
@@ -37,7 +38,9 @@ from typing import NamedTuple
 from meshrt.errors import AuthenticationError
 
 __all__ = [
+    "ANSWERED_SECONDS",
     "HANDSHAKE_SECONDS",
+    "HELLO_SECONDS",
     "MAGIC",
     "ROLE_AGENT",
     "ROLE_CODE",
@@ -62,7 +65,11 @@ class Secret(bytes):
     __str__ = __repr__
 
 
-HANDSHAKE_SECONDS = 2.0
+#: From when it was accepted. Half a second from end to end and a packet that is lost take less than two.
+HELLO_SECONDS = 3.0
+HANDSHAKE_SECONDS = 5.0
+#: From the answer to its hello, if that came late because this side was busy: it could not prove itself before.
+ANSWERED_SECONDS = HANDSHAKE_SECONDS - HELLO_SECONDS
 UNPROVED_MAX = 64
 
 MAGIC = b"meshrt\x00\x02"

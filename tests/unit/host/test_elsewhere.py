@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from meshrt.files import RUNTIME_FILES
 from meshrt.host.elsewhere import Doors, search_path
 from meshrt.store.machine import machine_of
-from meshrt.transport.dataport import BIND
+from meshrt.transport.dataport import ACCEPTED, BIND
 from meshrt.wire.handshake import Secret
 from meshrt.wire.preface import host_name, host_proof, preface
 from meshrt.wire.tree import Dial
@@ -24,6 +25,7 @@ SECRET = Secret(b"s" * 32)
 
 class Bench:
     def __init__(self) -> None:
+        self.begun = time.monotonic()
         self.selector = selectors.DefaultSelector()
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ours.settimeout(20)
@@ -31,7 +33,14 @@ class Bench:
         self.stores: list[socket.socket] = []
         children: Any = {("m", 3): SimpleNamespace(door=theirs)}
         self.door = theirs
-        self.doors = Doors(self.selector, children, 4711, SECRET, self.stores.append, lambda _seconds, _function: None)
+        self.doors = Doors(
+            self.selector,
+            children,
+            4711,
+            SECRET,
+            lambda sock, _accepted: self.stores.append(sock),
+            lambda _seconds, _function: None,
+        )
 
     def turn(self) -> None:
         while ready := self.selector.select(0.05):
@@ -48,7 +57,9 @@ class Bench:
 
     def given(self) -> socket.socket:
         """Return the connection that the rank was given."""
-        _, descriptors, _, _ = socket.recv_fds(self.ours, 1, 1)
+        data, descriptors, _, _ = socket.recv_fds(self.ours, ACCEPTED.size, 1)
+        (accepted,) = ACCEPTED.unpack(data)
+        assert self.begun <= accepted <= time.monotonic()
         sock = socket.socket(fileno=descriptors[0])
         sock.settimeout(20)
         return sock

@@ -61,9 +61,9 @@ class Stores:
         self.port: Port = ("127.0.0.1", listener.getsockname()[1])
         self.names: list[str] = []
 
-        def give(name: str, sock: socket.socket) -> None:
+        def give(name: str, sock: socket.socket, accepted: float) -> None:
             self.names.append(name)
-            self.there.admit(sock, certificate)
+            self.there.admit(sock, certificate, accepted)
 
         self._door = DataPort(SelectorReaders(self.selector), listener, give, lambda _seconds, _action: None)
 

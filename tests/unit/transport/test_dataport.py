@@ -14,7 +14,7 @@ import pytest
 from meshrt.errors import UsageError
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.dataport import BIND, PORTS, DataPort, listen
-from meshrt.wire.handshake import UNPROVED_MAX
+from meshrt.wire.handshake import HELLO_SECONDS, UNPROVED_MAX
 from meshrt.wire.preface import preface
 
 
@@ -30,10 +30,14 @@ class Bench:
         self.port = DataPort(
             SelectorReaders(self.selector),
             listener,
-            lambda name, sock: self.given.append((name, sock)),
+            self._give,
             lambda _seconds, function: self.later.append(function),
         )
         self.peers: list[socket.socket] = []
+
+    def _give(self, name: str, sock: socket.socket, accepted: float) -> None:
+        assert 0 <= time.monotonic() - accepted < HELLO_SECONDS
+        self.given.append((name, sock))
 
     def dial(self, data: bytes = b"") -> socket.socket:
         self.peers.append(socket.create_connection(self.address))
@@ -93,14 +97,14 @@ def test_foreign_bytes_and_those_who_leave_are_closed(bench: Bench) -> None:
 
 def test_who_says_nothing_has_a_few_seconds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = bench.dial()
-    bench.later[0]()
+    bench.later.pop()()
     silent.setblocking(False)
     with pytest.raises(BlockingIOError):
         silent.recv(1)
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 6)
-    bench.later[0]()
-    assert closed(silent)
+    monkeypatch.setattr(time, "monotonic", lambda: now + HELLO_SECONDS)
+    bench.later.pop()()
+    assert closed(silent) and not bench.later
 
 
 def test_of_too_many_that_are_silent_the_oldest_goes(bench: Bench) -> None:

@@ -14,7 +14,9 @@ import pytest
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.entrance import Entrance
 from meshrt.wire.handshake import (
+    ANSWERED_SECONDS,
     HANDSHAKE_SECONDS,
+    HELLO_SECONDS,
     ROLE_DATA,
     ROLE_TOOL,
     UNPROVED_MAX,
@@ -156,7 +158,7 @@ def test_each_way_not_to_be_let_in(
             guest.shutdown(socket.SHUT_WR)
             door.read()
         case "no time left":
-            door.wait(HANDSHAKE_SECONDS - 0.1)
+            door.wait((HELLO_SECONDS if step == "accepted" else HANDSHAKE_SECONDS) - 0.1)
             assert not refused(guest)
             door.wait(0.2)
         case "newer ones":
@@ -189,6 +191,31 @@ def test_another_role_and_another_secret(door: Door) -> None:
     assert refused(guest) and not door.inside
 
 
+def test_one_that_is_slow_has_no_more_time(door: Door) -> None:
+    """From when it was accepted to its proof, however late its hello has come."""
+    guest = door.dial()
+    door.wait(HELLO_SECONDS - 0.1)
+    guest.sendall(ClientHandshake(SECRET, ROLE_DATA, "m/0/actor").hello())
+    door.read()
+    door.wait(ANSWERED_SECONDS)
+    assert guest.recv(100) and not refused(guest)
+    door.wait(0.2)
+    assert refused(guest)
+
+
+@pytest.mark.parametrize(("ago", "left"), [(1.0, HELLO_SECONDS - 1.0), (HELLO_SECONDS + 1.0, HELLO_SECONDS)])
+def test_one_that_another_process_has_accepted(door: Door, ago: float, left: float) -> None:
+    """Its time has begun then; all of it, if this process was busy for longer than that."""
+    ours, guest = socket.socketpair()
+    guest.setblocking(False)
+    door.guests.append(guest)
+    door.entrance.admit(ours, door.now - ago)
+    door.wait(left - 0.1)
+    assert not refused(guest)
+    door.wait(0.1)
+    assert refused(guest)
+
+
 def test_one_that_was_answered_late_has_all_of_its_time(door: Door) -> None:
     """Code that held the GIL has used up the time of a guest that had said its hello at once."""
     guest, silent = door.dial(), door.dial()
@@ -198,7 +225,7 @@ def test_one_that_was_answered_late_has_all_of_its_time(door: Door) -> None:
     door.read()
     door.wait(0)
     assert refused(silent)
-    door.wait(HANDSHAKE_SECONDS - 0.1)
+    door.wait(ANSWERED_SECONDS - 0.1)
     guest.sendall(handshake.receive_data(guest.recv(100)))
     door.read()
     assert door.inside
@@ -208,11 +235,11 @@ def test_one_timer_serves_all(door: Door) -> None:
     for _ in range(10):
         door.dial()
     assert len(door.timers) == 1
-    door.wait(HANDSHAKE_SECONDS / 2)
+    door.wait(HELLO_SECONDS / 2)
     later = door.dial()
-    door.wait(HANDSHAKE_SECONDS / 2)
+    door.wait(HELLO_SECONDS / 2)
     assert len(door.timers) == 1 and not refused(later) and len(door.entrance.sockets()) == 2
-    door.wait(HANDSHAKE_SECONDS / 2)
+    door.wait(HELLO_SECONDS / 2)
     assert refused(later) and not door.timers
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import select
 import socket
+import sys
+import termios
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshrt.mesh.invitations import make_certificate
-from meshrt.transport.secured import EARLY_MAX, SecureLink, SecureSocket
+from meshrt.transport.secured import EARLY_MAX, GREETING_MAX, SecureLink, SecureSocket
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.frames import Frame, split_frames
+from tests.support.waiting import wait_until
 
 CERTIFICATE = make_certificate()
 
@@ -109,6 +113,49 @@ def test_foreign_bytes_fail_and_give_nothing() -> None:
     listener.close()
 
 
+def unread(sock: SecureSocket) -> int:
+    """Bytes that the kernel has for a socket."""
+    return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_of_a_stranger_little_is_read() -> None:
+    sent = 3 * GREETING_MAX
+    listener = socket.create_server(("127.0.0.1", 0))
+    with contextlib.closing(socket.create_connection(listener.getsockname())) as stranger:
+        server = SecureSocket(listener.accept()[0], CERTIFICATE, server=True)
+        stranger.sendall(b"\x16\x03\x01\x40\x00" + bytes(sent - 5))
+        wait_until(lambda: unread(server) == sent, 20)
+        with pytest.raises(BlockingIOError):
+            server.recv(4096)
+        assert unread(server) == sent - GREETING_MAX
+        with pytest.raises(ConnectionAbortedError, match=f"more than {GREETING_MAX} bytes before the proof"):
+            server.recv(4096)
+        assert unread(server) == sent - GREETING_MAX
+        server.close()
+    listener.close()
+
+
+def test_of_a_peer_with_the_certificate_little_is_read_before_the_proof_of_the_secret() -> None:
+    with pair() as (client, server):
+        greeted(client, server)
+        data = bytes(10_000)
+        with pytest.raises(ConnectionAbortedError, match=f"more than {GREETING_MAX} bytes before the proof"):  # noqa: PT012
+            for _ in range(10):
+                with contextlib.suppress(BlockingIOError):
+                    client.send(data)
+                assert readable(server)
+                with contextlib.suppress(BlockingIOError):
+                    server.recv(4096)
+
+
+def test_of_a_peer_that_is_trusted_all_is_read() -> None:
+    with pair() as (client, server):
+        greeted(client, server)
+        server.trust()
+        assert exchange(client, server, [bytes(GREETING_MAX)] * 3, lambda: 4096) == bytes(3 * GREETING_MAX)
+        assert exchange(server, client, [bytes(GREETING_MAX)] * 3, lambda: 4096) == bytes(3 * GREETING_MAX)
+
+
 def test_peeking_leaves_bytes_where_they_are() -> None:
     with pair() as (client, server):
         greeted(client, server)
@@ -172,12 +219,14 @@ def test_bytes_arrive_in_order_though_the_kernel_takes_little(sizes: list[int], 
     turn = iter(range(1 << 30))
     with pair(small=True) as (client, server):
         greeted(client, server)
+        server.trust()
         assert exchange(client, server, parts, lambda: steps[next(turn) % len(steps)]) == b"".join(parts)
 
 
 def test_links_speak_frames_over_it() -> None:
     with pair() as (client, server):
         greeted(client, server)
+        server.trust()
         ours, theirs = SecureLink(client), SecureLink(server)
         payload = bytes(range(256)) * 40_000
         frames = [split_frames(3, [index], [payload[: index * 1_000_000]]) for index in range(10)]
