@@ -62,6 +62,8 @@ class Machine:
         self._port = f"port{number}"
         #: What undoes changes of its network.
         self._added: list[str] = []
+        #: What delays all that passes its cable.
+        self._delaying: subprocess.Popen[bytes] | None = None
         self.switch = switch
         self._shares = shares
         namespaces = ["--net", "--mount", "--uts", "--time"]
@@ -153,7 +155,13 @@ class Machine:
         self._added += undo
 
     def restore(self) -> None:
-        """Undo `filter`, `add_interface`, and `change`."""
+        """Undo `filter`, `add_interface`, `change`, `fill` and `delay`."""
+        if self._delaying is not None:
+            self._delaying.kill()  # and with it the interfaces that it has made
+            self._delaying.communicate()
+            self._delaying = None
+            self.switch.run("ip", "link", "set", self._port, "master", "bridge0")
+            self.switch.run("ip", "link", "del", f"slow{self._port}")
         if shutil.which("nft"):
             self.run("nft", "flush", "ruleset")
         while self._added:
@@ -164,6 +172,27 @@ class Machine:
         out = self.switch.read("ip", "-json", "-statistics", "link", "show", "dev", self._port)
         stats = json.loads(out)[0]["stats64"]
         return stats["rx"]["bytes"], stats["tx"]["bytes"]
+
+    def fill(self) -> None:
+        """Let its disk, /tmp and all below it, be full: nothing more can be written there."""
+        done = self.run("sh", "-c", "mount -o remount,size=64m /tmp && cat /dev/zero > /tmp/full")
+        assert "No space left on device" in done.stderr, done.stderr
+        self._added += ["mount -o remount,size=50% /tmp", "rm /tmp/full"]
+
+    def delay(self, seconds: float) -> None:
+        """Have all that passes its cable take so long, each way."""
+        relay = f"slow{self._port}"
+        command = [*self.switch.inside, sys.executable, "-m", "tests.cluster.delaying", f"{relay}a", f"{relay}b"]
+        self._delaying = subprocess.Popen(
+            [*command, str(seconds)], cwd=_REPOSITORY, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self._delaying.stdout is not None and self._delaying.stdout.readline() == b"up\n"
+        run = self.switch.run
+        run("ip", "link", "add", relay, "type", "bridge")
+        run("ip", "link", "set", relay, "up")
+        run("ip", "link", "set", self._port, "master", relay)
+        run("ip", "link", "set", f"{relay}a", "master", relay, "up")
+        run("ip", "link", "set", f"{relay}b", "master", "bridge0", "up")
 
     def limit(self, rate: str) -> None:
         """Limit what it sends and receives, as `tc` writes a rate: ``1gbit``."""
@@ -201,6 +230,9 @@ class Machine:
 
     def close(self) -> None:
         """Remove it."""
+        if self._delaying is not None:
+            self._delaying.kill()
+            self._delaying.communicate()
         if self._init.poll() is None:
             self._init.kill()
         self._init.communicate()

@@ -45,6 +45,7 @@ def agent_of(cluster: Cluster, number: int) -> int:
     return min(found)  # its ranks are forks of it
 
 
+@pytest.mark.row("H1")
 def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
     program = cluster.start("lose", program=LINKS)
     assert program.stdout is not None
@@ -66,6 +67,7 @@ def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
     assert 10 <= lost <= 14, "12 s, and what a busy machine takes"
 
 
+@pytest.mark.row("H3")
 @pytest.mark.nightly
 def test_a_machine_that_is_paused_ends_its_ranks_when_it_goes_on(cluster: Cluster) -> None:
     program = begun(cluster, "loss", "hangs", Path(__file__).with_name("program.py"))
@@ -108,6 +110,7 @@ def test_a_script_that_is_stopped_does_not_lose_its_hosts(cluster: Cluster, seco
 
 
 @needs_nft
+@pytest.mark.row("H4")
 def test_two_machines_that_lose_each_other_find_a_way_through_the_script(cluster: Cluster) -> None:
     program = begun(cluster, "again", "first")
     first, second = cluster.machines

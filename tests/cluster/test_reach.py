@@ -27,6 +27,7 @@ def asked(cluster: Cluster, agents: Mapping[str, Sequence[str]] | None = None) -
 
 
 @needs_nft
+@pytest.mark.row("H4")
 def test_a_machine_that_lets_nothing_in_is_reached_through_the_script(cluster: Cluster) -> None:
     cluster.machines[0].only_out()
     lines, err = asked(cluster)

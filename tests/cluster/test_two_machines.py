@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from tests.cluster.conftest import PROGRAM, Cluster
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
@@ -55,6 +57,7 @@ def test_tools_look_at_ranks_of_both(cluster: Cluster) -> None:
     assert (program.returncode, "values [7, 7, 7, 7]" in out) == (0, True), err
 
 
+@pytest.mark.row("H1")
 def test_a_machine_that_is_cut_off_is_lost_and_has_ended_its_ranks_before(cluster: Cluster) -> None:
     program = cluster.start("loss")
     assert program.stdout is not None
@@ -69,6 +72,7 @@ def test_a_machine_that_is_cut_off_is_lost_and_has_ended_its_ranks_before(cluste
     assert fenced < float(out.partition("lost after ")[2].split()[0])
 
 
+@pytest.mark.row("H2")
 def test_a_machine_without_power_is_lost(cluster: Cluster) -> None:
     program = cluster.start("loss")
     assert program.stdout is not None
