@@ -294,7 +294,8 @@ class Switch:
         #: What a command begins with that runs inside.
         self.inside = ["nsenter", "--target", str(_child_of(self._keeper.pid)), *(["--user"] if user else []), "--net"]
         self.run("ip", "link", "set", "lo", "up")
-        self.run("ip", "link", "add", "bridge0", "type", "bridge")
+        # Without an address of its own it takes that of one of its ports, and another one when these change.
+        self.run("ip", "link", "add", "bridge0", "address", "02:00:00:00:00:fe", "type", "bridge")
         self.run("ip", "addr", "add", "10.7.0.254/24", "dev", "bridge0")
         self.run("ip", "link", "set", "bridge0", "up")
 
