@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.operations import Data, Operation, body_of
+from meshrt.host.limits import GPUS
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
@@ -49,6 +50,9 @@ class Births:
             operations=[(each.name(), body_of(each)) for each in operations],
         )
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
+        if spec.own_devices:
+            for rank in ranks:  # the agent makes a device of its host of the number
+                env[rank][GPUS] = str(record.address.place_on_host(rank))
         for rank in record.incarnations.keys() & env.keys():
             env[rank][INCARNATION] = str(record.incarnations[rank])
         return spawn_frames(common, ranks, {rank: own for rank, own in env.items() if own})

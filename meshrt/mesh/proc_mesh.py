@@ -20,7 +20,16 @@ from meshrt.mesh.future import Future, done
 from meshrt.mesh.hosts import Hosts, first_ranks, grace_of
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
-from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_watchdog, default_sizes
+from meshrt.mesh.spec import (
+    Devices,
+    EnvOption,
+    MeshSpec,
+    PostMortem,
+    check_name,
+    check_port,
+    check_watchdog,
+    default_sizes,
+)
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape, Slice
 from meshrt.transport.driver import Driver
@@ -45,6 +54,7 @@ def proc_mesh(
     setup: Callable[[], object] | None = None,
     preload: Iterable[str] = (),
     post_mortem: PostMortem = None,
+    devices: Devices = "all",
     watchdog: float | None = None,
     dap: int | None = None,
     engine: Engine | str | None = None,
@@ -63,6 +73,8 @@ def proc_mesh(
         preload: Modules imported once, before the ranks are forked.
         post_mortem: What ranks do when an endpoint raises: True stops them there for the debugger, "dump" writes a file
             for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
+        devices: "own" shows each rank one GPU: rank 0 of a host the first of those that the host was given, rank 1 the
+            second, and so on (``CUDA_VISIBLE_DEVICES``; in torch it is ``cuda:0``). "all" shows each rank all of them.
         watchdog: Seconds after which a call of the script that is not answered is reported on the terminal, with the
             ranks and where they are; and again after twice the time. The call goes on.
         dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
@@ -89,7 +101,7 @@ def proc_mesh(
     elif not sizes:
         sizes = default_sizes()
     placed_by = None if engine is None else engine_of(engine)
-    mesh = start_mesh(MeshSpec.make(name, sizes, env, setup, preload, post_mortem), Hosts(placed_by))
+    mesh = start_mesh(MeshSpec.make(name, sizes, env, setup, preload, post_mortem, devices), Hosts(placed_by))
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
     if dap is not None:
@@ -175,6 +187,7 @@ class HostMesh(MeshTrait):
         env: EnvOption = None,
         preload: Iterable[str] = (),
         post_mortem: PostMortem = None,
+        devices: Devices = "all",
     ) -> ProcMesh:
         """Start processes on every host: ``this_host().spawn_procs(per_host={"gpus": 4})``.
 
@@ -183,7 +196,7 @@ class HostMesh(MeshTrait):
         Args:
             per_host: Dimension to size; none means one process.
             bootstrap: As ``setup`` of `proc_mesh`.
-            name, env, preload, post_mortem: As in `proc_mesh`.
+            name, env, preload, post_mortem, devices: As in `proc_mesh`.
         Raises:
             UsageError: A size, a name or an option is invalid, or a dimension is there twice.
             SpawnError: A host cannot hold so many processes, or is lost.
@@ -192,7 +205,7 @@ class HostMesh(MeshTrait):
         twice = sorted(sizes.keys() & self.sizes.keys())
         if twice:
             raise UsageError(f"{twice[0]} is a dimension of the hosts already; give that of the processes another name")
-        spec = MeshSpec.make(name, {**self.sizes, **sizes}, env, bootstrap, preload, post_mortem)
+        spec = MeshSpec.make(name, {**self.sizes, **sizes}, env, bootstrap, preload, post_mortem, devices)
         mesh = self._spawn(spec, self._hosts._replace(members=tuple(self._own_shape.ndslice)))
         self._started = [*(other for other in self._started if not other._has_stopped()), mesh]
         return mesh

@@ -18,6 +18,7 @@ from meshrt.selection import Extent, Point
 from meshrt.wire.operations import SpawnMesh
 
 __all__ = [
+    "Devices",
     "EnvOption",
     "MeshSpec",
     "PostMortem",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 PostMortem = bool | Literal["dump"] | None
+Devices = Literal["all", "own"]
 EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
 
 _VARIABLE = "MESHRT_POST_MORTEM"
@@ -41,6 +43,7 @@ _SWITCHES: Mapping[str, Iterable[str]] = {
 }
 _POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_GPUS = "CUDA_VISIBLE_DEVICES"
 #: Bytes of the environment variables of one rank: they travel in a control message.
 _ENV_MAX = 400 << 10
 
@@ -70,7 +73,7 @@ def check_port(port: object) -> None:
 
 def default_sizes() -> dict[str, int]:
     """Return the GPUs of this machine as dimension ``gpus``, or no dimension at all."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get(_GPUS)
     if visible is not None:
         count = len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
     else:
@@ -88,6 +91,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
     rank_env: Mapping[int, Mapping[str, str]]
     setup: Callable[[], object] | None
     preload: tuple[str, ...]
+    #: Each rank sees the GPU whose place among those of its host is its own place among the ranks there.
+    own_devices: bool = False
     #: Whether the terminal shows which rank has printed a line.
     prefixed: bool = True
 
@@ -100,6 +105,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         setup: Callable[[], object] | None,
         preload: Iterable[str],
         post_mortem: PostMortem = None,
+        devices: Devices = "all",
         *,
         prefixed: bool = True,
     ) -> MeshSpec:
@@ -108,7 +114,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
             if type(size) is not int or size < 1:
                 raise UsageError(
                     f"{label}={size!r}: a dimension has a size, an integer of 1 or more "
-                    "(options are name, env, setup, preload, post_mortem, watchdog, dap, engine)"
+                    "(options are name, env, setup, preload, post_mortem, devices, watchdog, dap, engine)"
                 )
         try:
             extent = Extent(tuple(sizes), tuple(sizes.values()))
@@ -134,7 +140,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
                 raise UsageError(f"post_mortem is True, False or 'dump', not {post_mortem!r}")
             common = {**common, _VARIABLE: _POST_MORTEM[post_mortem]}
         _check_switches(os.environ)
-        return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules, prefixed)
+        own = _checked_devices(devices, [common, *rank_env.values()])
+        return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules, own, prefixed)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).
@@ -144,13 +151,25 @@ class MeshSpec(msgspec.Struct, frozen=True):
             mesh_id, ranks: On whose hosts it is to be; "": where the root decides.
         """
         rank_env = list(self.rank_env.items())
-        return SpawnMesh(actor, self.name, list(self.extent.items()), self.env, rank_env, self.preload, mesh_id, ranks)
+        sizes = list(self.extent.items())
+        return SpawnMesh(
+            actor, self.name, sizes, self.env, rank_env, self.preload, mesh_id, ranks, own_devices=self.own_devices
+        )
 
     @classmethod
     def of_request(cls, request: SpawnMesh) -> MeshSpec:
         """Return what a rank has asked for. Raises UsageError."""
         spec = cls.make(request.mesh_name, dict(request.sizes), request.env, None, request.preload)
-        return replace(spec, rank_env={rank: _checked_env(env) for rank, env in request.rank_env})
+        rank_env = {rank: _checked_env(env) for rank, env in request.rank_env}
+        return replace(spec, rank_env=rank_env, own_devices=request.own_devices)
+
+
+def _checked_devices(devices: object, environments: Iterable[Mapping[str, str]]) -> bool:
+    if devices not in ("all", "own"):
+        raise UsageError(f"devices is 'all' or 'own', not {devices!r}")
+    if devices == "own" and any(_GPUS in env for env in environments):
+        raise UsageError(f"devices='own' sets {_GPUS} of each rank, and env= sets it, too: give one of them")
+    return devices == "own"
 
 
 def _checked_env(env: object) -> dict[str, str]:

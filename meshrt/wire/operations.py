@@ -120,7 +120,7 @@ class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
     """A mesh is to be started (`meshrt.mesh.spec.MeshSpec`); it belongs to ``actor`` of this rank ("": to none).
 
     ``sizes`` are labels and sizes, ``rank_env`` is what only some ranks have, by rank. ``on_mesh``, ``on_ranks``: it is
-    to be on the hosts of these ranks; "": the root decides.
+    to be on the hosts of these ranks; "": the root decides. ``own_devices``: each rank sees a device of its own.
     """
 
     actor: str
@@ -131,6 +131,7 @@ class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
     preload: Sequence[str]
     on_mesh: str = ""
     on_ranks: Sequence[int] = ()
+    own_devices: bool = False
 
 
 class Initialized(Data, frozen=True):

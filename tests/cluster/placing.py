@@ -39,13 +39,18 @@ def limits(engine: CommandEngine) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "1"}
     with proc_mesh(hosts=2, engine=engine, env=env) as mesh:
         print("gpus", mesh.spawn("worker", Worker).gpu.call().get(60).values())
-    refused: list[tuple[dict[str, Any], dict[str, str]]] = [
-        ({"hosts": 2, "gpus": 20}, {}),
-        ({"hosts": 2}, {"CUDA_VISIBLE_DEVICES": "2"}),
+    with proc_mesh(hosts=2, gpus=2, engine=engine, devices="own") as mesh:
+        print("own", mesh.spawn("worker", Worker).gpu.call().get(60).values())
+    with proc_mesh(hosts=2, gpus=2, engine=engine) as mesh:
+        print("all", mesh.spawn("worker", Worker).gpu.call().get(60).values())
+    refused: list[dict[str, Any]] = [
+        {"hosts": 2, "gpus": 20},
+        {"hosts": 2, "env": {"CUDA_VISIBLE_DEVICES": "2"}},
+        {"hosts": 2, "gpus": 3, "devices": "own"},
     ]
-    for sizes, more in refused:
+    for options in refused:
         try:
-            proc_mesh(**sizes, engine=engine, env=more).get(60)
+            proc_mesh(**options, engine=engine).get(60)
         except SpawnError as error:
             print(error)
 

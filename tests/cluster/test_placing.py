@@ -30,19 +30,21 @@ def test_limits_and_gpus_are_those_of_each_machine(cluster: Cluster, monkeypatch
     first, second = cluster.machines
     few = ["prlimit", "--nofile=150:150", "env", "HOME=/tmp/home", "CUDA_VISIBLE_DEVICES=6,7"]
     agents = {
-        first.name: first.command("env", "HOME=/tmp/home", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b,GPU-c"),
+        first.name: first.command("env", "HOME=/tmp/home", "CUDA_VISIBLE_DEVICES=GPU-a,MIG-b,MIG-c"),
         second.name: second.command(*few),
     }
     monkeypatch.setitem(cluster.environment, "AGENTS", json.dumps(agents))
     done = cluster.start("limits", program=PLACING)
     out, err = done.communicate(timeout=100)
     assert done.returncode == 0, out + err
-    gpus, files, devices = out.splitlines()
-    assert gpus == "gpus ['GPU-b', '7']"
+    gpus, own, every, files, devices, own_devices = out.splitlines()
+    assert gpus == "gpus ['MIG-b', '7']"
+    assert own == "own ['GPU-a', 'MIG-b', '6', '7']" and every == f"all {['GPU-a,MIG-b,MIG-c'] * 2 + ['6,7'] * 2}"
     assert (
         "host n2: " in files and "20 ranks need about" in files and "the limit is 150: raise it (ulimit -Hn)" in files
     )
-    assert "host n2: " in devices and "GPU 2 was asked for, and the host has 2: CUDA_VISIBLE_DEVICES=6,7" in devices
+    for refused in (devices, own_devices):
+        assert "host n2: " in refused and "GPU 2 was asked for, and the host has 2: CUDA_VISIBLE_DEVICES=6,7" in refused
 
 
 def test_sizes_that_two_machines_do_not_fit(cluster: Cluster) -> None:

@@ -15,7 +15,8 @@ from meshrt.wire.operations import SpawnMesh
 
 def make(sizes: dict[str, Any], **options: Any) -> MeshSpec:
     given: dict[str, Any] = {"name": "", "env": None, "setup": None, "preload": (), **options}
-    return MeshSpec.make(given["name"], sizes, given["env"], given["setup"], given["preload"])
+    more = {"devices": given["devices"]} if "devices" in given else {}
+    return MeshSpec.make(given["name"], sizes, given["env"], given["setup"], given["preload"], **more)
 
 
 def over_the_wire(spec: MeshSpec) -> MeshSpec:
@@ -29,6 +30,16 @@ def test_a_spec_crosses_the_wire() -> None:
     again = over_the_wire(spec)
     assert again == spec and list(again.extent) == ["b", "a"] and again.rank_env[5] == {"R": "5"}
     assert over_the_wire(make({}, env={"A": "b"})).env == {"A": "b"}
+
+
+def test_a_device_for_each_rank_is_asked_for_and_named_in_one_place() -> None:
+    assert over_the_wire(make({"n": 2}, devices="own")).own_devices
+    assert not make({"n": 2}).own_devices and not make({"n": 2}, devices="all").own_devices
+    with pytest.raises(UsageError, match="devices is 'all' or 'own', not 'mine'"):
+        make({"n": 2}, devices="mine")
+    for env in ({"CUDA_VISIBLE_DEVICES": "1"}, lambda point: {"CUDA_VISIBLE_DEVICES": str(point["n"])}):
+        with pytest.raises(UsageError, match="devices='own' sets CUDA_VISIBLE_DEVICES of each rank, and env= sets it"):
+            make({"n": 2}, devices="own", env=env)
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a/b", "-a", "a\n", "ä", "x" * 65, None, 3])
