@@ -52,7 +52,7 @@ class Births:
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
         if spec.own_devices:
             for rank in ranks:  # the agent makes a device of its host of the number
-                env[rank][GPUS] = str(record.address.place_on_host(rank))
+                env[rank][GPUS] = str(record.place_on_host(rank))
         for rank in record.incarnations.keys() & env.keys():
             env[rank][INCARNATION] = str(record.incarnations[rank])
         return spawn_frames(common, ranks, {rank: own for rank, own in env.items() if own})

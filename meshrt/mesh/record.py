@@ -115,6 +115,7 @@ class MeshRecord:
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
+        self._hosts = len(agents)
         #: Where they listen.
         self.address = MeshAddress.of([agent.where for agent in agents], count)
         self.pids: dict[int, int] = {}
@@ -152,6 +153,12 @@ class MeshRecord:
         #: Ranks that are to be started again on another host, which is looked for.
         self.homeless: set[int] = set()
         self.restart_callbacks: dict[int, list[tuple[str, Callable[[int, Fate], None]]]] = {}
+
+    def place_on_host(self, rank: int) -> int:
+        """Return how many ranks before this one its host has, whichever host they are moved to."""
+        count = len(self.agent_of)
+        first = -(-(rank * self._hosts // count) * count // self._hosts)  # the division rounds up
+        return rank - first
 
     @property
     def agents(self) -> list[AgentLink]:

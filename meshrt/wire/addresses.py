@@ -99,8 +99,3 @@ class MeshAddress(NamedTuple):
     def host_of(self, rank: int) -> int:
         """Return the place in ``hosts`` of a base rank."""
         return rank * len(self.hosts) // self.size if len(self.hosts) > 1 else 0
-
-    def place_on_host(self, rank: int) -> int:
-        """Return how many ranks of lower number the host of a base rank has."""
-        first = -(-self.host_of(rank) * self.size // max(1, len(self.hosts)))
-        return rank - first

@@ -14,7 +14,6 @@ from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import INCARNATION
-from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import Catalogue
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.operations import Hold
@@ -95,15 +94,12 @@ def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> No
 
 def test_a_device_is_the_place_among_the_ranks_of_the_host() -> None:
     driver = Driver(SECRET, FakeTree())
-    agents = [FakeAgent(host) for host in "abc"]
-    for pid, agent in enumerate(agents):
-        agent.where = HostAddress(1, pid, b"/d")
-    mesh = record(driver, *agents, count=7)
+    mesh = record(driver, *(FakeAgent(host) for host in "abc"), count=7)
     spec = MeshSpec.make("", {"n": 7}, None, None, (), devices="own")
     mesh.incarnations = {5: 1}  # one that is started again alone keeps its device
     asked_for = [*spawns(Births([], Restarts()).frames(spec, mesh, range(7)))[0].env.values()]
     alone = spawns(Births([], Restarts()).frames(spec, mesh, [5]))[0].env
     driver.close()
     assert [env["CUDA_VISIBLE_DEVICES"] for env in asked_for] == ["0", "1", "2", "0", "1", "0", "1"]
-    assert [mesh.address.host_of(rank) for rank in range(7)] == [0, 0, 0, 1, 1, 2, 2]
+    assert [mesh.agent_of[rank].host for rank in range(7)] == ["a", "a", "a", "b", "b", "c", "c"]
     assert alone == {"5": {"CUDA_VISIBLE_DEVICES": "0", INCARNATION: "1"}}
