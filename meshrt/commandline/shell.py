@@ -76,6 +76,8 @@ def _run(words: Sequence[str]) -> int:
     if via:
         if given.get("open") is not None:
             raise UsageError("--open FILE is of this machine: it cannot be combined with --via")
+        if given.get("stdio") and (given.get("write_launch_json") or given.get("no_serve")):
+            raise UsageError("an entry for --stdio cannot have --via: leave out --stdio, and the entry names a port")
         there = _without(words, "--via")
         return _load(VIA)(via, there, command.reads_files, lambda: _run_here(command, given, words))
     return _run_here(command, given, words)

@@ -123,6 +123,11 @@ def test_files_of_this_machine_are_not_opened_via_another() -> None:
     assert "cannot be combined with --via" in meshrt("debug", "--open", "/tmp/x", code=2)
 
 
+def test_an_entry_by_which_an_ide_starts_the_adapter_says_nothing_of_another_machine() -> None:
+    for option in ("--write-launch-json", "--no-serve"):
+        assert "an entry for --stdio cannot have --via" in meshrt("dap", "--stdio", option, code=2)
+
+
 def test_a_program_that_ends_meanwhile() -> None:
     """The prompt says so, and the process of COMMAND ends with it."""
     with another_program() as other:

@@ -99,6 +99,11 @@ class Configuration(Data, frozen=True, rename=_NAMES):
         """Whether ranks stay stopped when the IDE is gone without a goodbye."""
         return self.on_lost == "stay"
 
+    @property
+    def local_roots(self) -> list[str]:
+        """Directories of the IDE to which ``pathMappings`` maps those of the ranks."""
+        return [each.local_root for each in self.path_mappings]
+
     @classmethod
     def read(cls, arguments: Fields) -> Configuration:
         """Check an attach request. Raises UsageError, which says what was expected."""

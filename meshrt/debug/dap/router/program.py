@@ -1,26 +1,19 @@
-"""The router's way to the program: one connection of a terminal, on the router's event loop.
-
-Some texts only the program has: of a class that was typed at a prompt, in a notebook, or at ``python -c``. An engine
-knows such code as a source with a number, and would show it taken apart from its byte code (`Sources`).
-"""
+"""The router's way to the program: one connection of a terminal, on the router's event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from meshrt.debug.dap.operations import Rank, Source, Which
-from meshrt.debug.dap.wire import Fields
-from meshrt.errors import MeshError
+from meshrt.debug.dap.operations import Rank, Which
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, Operation
 from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 
-__all__ = ["ProgramLink", "Sources"]
+__all__ = ["ProgramLink"]
 
 A = TypeVar("A", bound=Data)
 
@@ -48,6 +41,11 @@ class ProgramLink:
                 lambda event, body: self._soon(on_event, event, body),
                 lambda: self._soon(on_close),
             )
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the program runs on another machine (``--via``)."""
+        return bool(self.program.via)
 
     def _soon(self, function: Callable[..., None], *args: object) -> None:
         """Any thread. The loop is told once of many: each time costs room in the pipe that signals come through."""
@@ -96,35 +94,3 @@ class ProgramLink:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
-
-
-class Sources:
-    """Sources with a number, of one session of an IDE. On the router's loop."""
-
-    def __init__(self, program: ProgramLink) -> None:
-        self._program = program
-        self._paths: dict[int, str] = {}
-
-    def note(self, frames: Sequence[Fields] | None) -> None:
-        """Take the stack frames that an IDE is shown: they say which number is which file.
-
-        A file that is here loses its number, and the IDE opens it: the rank has no file, as it is on another machine.
-        """
-        for frame in frames or ():
-            source = frame.get("source") or {}
-            number = int(source.get("sourceReference") or 0)
-            path = str(source.get("path") or source.get("name") or "")
-            if number and os.path.isabs(path) and os.path.isfile(path):
-                source["sourceReference"] = 0
-            elif number:
-                self._paths[number] = path
-
-    async def text(self, number: int) -> str | None:
-        """Return the text of a source; None: the program does not have it either."""
-        path = self._paths.get(number)
-        if not path:
-            return None
-        try:
-            return (await self._program.ask(Source(path))).text
-        except (MeshError, ConnectionError):
-            return None  # what the engine has is shown

@@ -9,10 +9,10 @@ from meshrt.debug.dap.router.channels import ask_each
 from meshrt.debug.dap.router.console import Console, hint, mesh_line
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.members import RUNNING, SECONDS, WHY_NOT, Member
-from meshrt.debug.dap.router.program import Sources
 from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.settings import Settings
+from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.thread_events import ThreadEvents
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of, event
@@ -36,6 +36,7 @@ class RankThreads:
         said: Writes a line on the debug console.
         leave: Leaves the ranks; called with the request of the IDE, which it answers.
         step_all: Whether a step steps all stopped ranks (``meshStep``).
+        local_roots: As in `Sources`.
     Attributes:
         members: The ranks, by key.
         shown: What the IDE sees instead of ranks: each is a thread, or, if there are very many, a class of them is.
@@ -50,6 +51,7 @@ class RankThreads:
         leave: Callable[[Message], Awaitable[None]],
         *,
         step_all: bool,
+        local_roots: Sequence[str] = (),
     ) -> None:
         self._peer = peer
         self.members: dict[Key, Member] = {}
@@ -60,12 +62,13 @@ class RankThreads:
         self._console = console
         #: Asks the program, for requests of the IDE.
         self.program = peer.channels.program
-        self.sources = Sources(self.program)
+        self.sources = Sources(self.program, local_roots)
         self._said = said
         self.leave = leave
         self.step_all = step_all
 
     def _changed(self, breakpoint: Fields) -> None:
+        self.sources.note([breakpoint])
         self._peer.write(event("breakpoint", reason="changed", breakpoint=breakpoint))
 
     async def configured(self) -> None:
@@ -204,7 +207,7 @@ class RankThreads:
         return await self._ask(member, message, {kind: found[1]})
 
     async def _ask(self, member: Member, message: Message, there: Fields) -> Fields:
-        arguments = {**arguments_of(message), **there}
+        arguments = {**self.sources.for_engine(arguments_of(message)), **there}
         async with asyncio.timeout(SECONDS):
             body = await member.link.request(message["command"], arguments)
         return self.ids.outward(member.rank.key, body)

@@ -13,9 +13,9 @@ from meshrt.debug.dap.operations import Raising
 from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
 from meshrt.debug.dap.router.console import hint, mesh_line
-from meshrt.debug.dap.router.program import Sources
 from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.requests import passes_on, read
+from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.told_once import Raisings
 from meshrt.debug.dap.router.view import LATER, Answer, Peer, View
 from meshrt.debug.dap.wire import RESUMING, Fields, Message, arguments_of, failure, response
@@ -62,7 +62,7 @@ class RankView(View):
         self.link = RankLink(rank, watcher, peer.channels)
         #: For a session that the IDE has started by itself.
         self._raisings = Raisings(self.said, Names())
-        self.sources = Sources(peer.channels.program)
+        self.sources = Sources(peer.channels.program, configuration.local_roots)
         #: The number of a request to evaluate -> what to say if it fails: it is a command of the mesh's console.
         self._hints: dict[int, str] = {}
         #: The rank is attached to: until then `_attach` says why not.
@@ -111,7 +111,8 @@ class RankView(View):
         """See `meshrt.debug.dap.router.requests.table.RankSession`."""
         if message["command"] in RESUMING:
             self.link.looked = None
-        self.link.send(message)
+        arguments = message.get("arguments")
+        self.link.send({**message, "arguments": self.sources.for_engine(arguments)} if arguments else message)
         return LATER
 
     def evaluate(self, message: Message, line: str) -> Answer:
@@ -168,12 +169,16 @@ class RankView(View):
         if message["type"] == "response":
             if message["command"] == "stackTrace" and message.get("success"):
                 self.sources.note((message.get("body") or {}).get("stackFrames"))
+            elif message["command"] == "setBreakpoints" and message.get("success"):
+                self.sources.note((message.get("body") or {}).get("breakpoints"))
             elif message["command"] == "disconnect" and self._left:
                 self._goodbye = message
                 return
             said = self._hints.pop(message["request_seq"], "")
             if said and not message.get("success"):
                 message = {**message, "message": f"{str(message.get('message', '')).rstrip()}\n{said}"}
+        elif message["event"] == "breakpoint":
+            self.sources.note([(message.get("body") or {}).get("breakpoint") or {}])
         elif message["event"] == "stopped":
             looked, self.link.looked = self.link.looked, None
             if looked is False:

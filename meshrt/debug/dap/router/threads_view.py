@@ -41,7 +41,13 @@ class ThreadsView(RootView):
     ) -> None:
         super().__init__(peer, configuration, number, forget)
         self._threads = RankThreads(
-            peer, self._names, self._console, self.said, self._leave, step_all=configuration.step == "all"
+            peer,
+            self._names,
+            self._console,
+            self.said,
+            self._leave,
+            step_all=configuration.step == "all",
+            local_roots=configuration.local_roots,
         )
         self._members = self._threads.members
         self._joining = Joining(self._members, self._threads.settings, configuration, self._silent, number)

@@ -37,7 +37,10 @@ class SetBreakpoints(Request, frozen=True, tag="setBreakpoints"):
     async def at_threads(self, ranks: RankThreads, message: Message) -> Answer:
         place = self.source.path or self.source.name or ""
         lines = [each.line for each in self.breakpoints or ()]
-        return await ranks.settings.set_breakpoints(message["command"], place, lines, arguments_of(message))
+        asked = ranks.sources.for_engine(arguments_of(message))
+        answer = await ranks.settings.set_breakpoints(message["command"], place, lines, asked)
+        ranks.sources.note(answer["breakpoints"])
+        return answer
 
 
 class SetFunctionBreakpoints(Request, frozen=True, tag="setFunctionBreakpoints"):

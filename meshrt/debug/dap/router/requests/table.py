@@ -8,8 +8,9 @@ from typing import Protocol
 import msgspec
 
 from meshrt.debug.dap.router.channels import RankLink
-from meshrt.debug.dap.router.program import ProgramLink, Sources
+from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.rank_threads import RankThreads
+from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.view import Answer
 from meshrt.debug.dap.wire import Message, arguments_of
 from meshrt.errors import UsageError

@@ -62,6 +62,7 @@ class FakeProgram:
         self.channels = Channels(cast(ProgramLink, self))
         #: No command of the debugger is run on it.
         self.program = None
+        self.is_elsewhere = False
         self._opens = opens
         #: What its engines say that they cost.
         self._price = price
