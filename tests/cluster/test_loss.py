@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -55,16 +56,14 @@ def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
         assert line, program.communicate()
         said += line
     cluster.machines[1].cut()
-    cut = time.monotonic()
     while "HostLost" not in (line := program.stdout.readline()):  # lines of the rank come before it
         assert line
-    lost = time.monotonic() - cut
     error = line + program.stdout.read()
-    assert "HostLost" in error and "on n2" in error, error
+    assert "HostLost: rank 1 " in error and "(hosts=1, gpus=0) on n2" in error, error
     assert "its machine (10.7.0.2) has not answered for 10 s" in error
-    assert "the last sign of it came 1" in error and " s before, at " in error
+    unheard = re.search(r"the last sign of it came (\d+\.\d) s before, at \d\d:\d\d:\d\d", error)
+    assert unheard and 10 <= float(unheard[1]) <= 12, error
     assert "its last lines:" in error and "  | line 2 xxx" in error
-    assert 10 <= lost <= 14, "12 s, and what a busy machine takes"
 
 
 @pytest.mark.row("H3")
