@@ -78,4 +78,19 @@ def wait_for_loss() -> None:
         print("hosts", *(host for host, _, _ in places(mesh)), flush=True)
 
 
-{"meshes": meshes, "pending": pending, "loss": wait_for_loss}[sys.argv[1]]()
+def restart() -> None:
+    """A host is lost, and its ranks are started again on another node."""
+    with proc_mesh(hosts=2, gpus=2, engine="ray", devices="own") as mesh:
+        workers = mesh.spawn("worker", Worker, max_restarts=1)
+        print("places", [(host, device) for host, device, _ in workers.place.call().get(60).values()])
+        call = workers.hang.call()
+        print("hosts", *mesh.hosts.names, flush=True)
+        try:
+            call.get(100)
+        except MeshError as error:
+            print(f"lost {type(error).__name__}: {error}".replace("\n", " "), flush=True)
+        second = workers.slice(hosts=1).place.call().get(150).values()
+        print("again", [(host, device) for host, device, _ in second], flush=True)
+
+
+{"meshes": meshes, "pending": pending, "loss": wait_for_loss, "restart": restart}[sys.argv[1]]()

@@ -59,10 +59,10 @@ def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
     while "HostLost" not in (line := program.stdout.readline()):  # lines of the rank come before it
         assert line
     error = line + program.stdout.read()
-    assert "HostLost: rank 1 " in error and "(hosts=1, gpus=0) on n2" in error, error
+    assert "HostLost" in error and "rank 1 (hosts=1, gpus=0) on n2, pid " in error, error
     assert "its machine (10.7.0.2) has not answered for 10 s" in error
     unheard = re.search(r"the last sign of it came (\d+\.\d) s before, at \d\d:\d\d:\d\d", error)
-    assert unheard and 10 <= float(unheard[1]) <= 12, error
+    assert unheard and 10 <= float(unheard[1]) <= 13, "12 by the record, and what its looks take on a busy machine"
     assert "its last lines:" in error and "  | line 2 xxx" in error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import subprocess
 import sys
@@ -178,6 +179,26 @@ def test_a_node_that_is_cut_off_is_replaced_by_another() -> None:
         lost.cut()
         assert "HostLost" in (said := line_of("lost", program.stdout)) and f"on {lost.name}" in said
         assert set(hosts_in(program.stdout)) == {machine.name for machine in made} - {lost.name}
+        assert program.wait(100) == 0
+        program.communicate()
+        wait_until(lambda: not cluster.agents(lost), 30, "the agent of a machine that is cut off")
+
+
+@pytest.mark.nightly
+def test_ranks_of_a_node_that_is_cut_off_are_started_again_on_another() -> None:
+    """With the same devices: those of their place among the ranks of a host."""
+    with machines(3) as made:
+        cluster = Cluster(made)
+        program = cluster.start("restart")
+        assert program.stdout is not None
+        places = ast.literal_eval(line_of("places", program.stdout))
+        first, second = hosts_in(program.stdout)
+        assert places == [(first, "0"), (first, "1"), (second, "0"), (second, "1")]
+        lost = next(machine for machine in made if machine.name == second)
+        lost.cut()
+        assert "HostLost" in (said := line_of("lost", program.stdout)) and f"on {second}" in said
+        (spare,) = {machine.name for machine in made} - {first, second}
+        assert ast.literal_eval(line_of("again", program.stdout)) == [(spare, "0"), (spare, "1")]
         assert program.wait(100) == 0
         program.communicate()
         wait_until(lambda: not cluster.agents(lost), 30, "the agent of a machine that is cut off")
