@@ -63,4 +63,4 @@ def test_an_engine_is_told_the_path_alone() -> None:
     asked = {"source": {"path": THERE, "sourceReference": number}, "breakpoints": [{"line": 3}]}
     assert sources.for_engine(asked) == {"source": {"path": THERE}, "breakpoints": [{"line": 3}]}
     for own in ({"source": {"path": "<in>", "sourceReference": 3}}, {"source": None}, {"line": 3}):
-        assert sources.for_engine(own) == own  # type: ignore[arg-type]
+        assert sources.for_engine(own) == own
