@@ -21,7 +21,14 @@ from bench.table import as_document, as_table, bar_summary
 __all__ = ["main"]
 
 INSTALL = "pip install '.[bench]'"
-NEEDS = {"payload": "numpy", "dap": "debugpy", "dap_many": "debugpy", "dap_cost": "debugpy"}
+NEEDS = {
+    "payload": "numpy",
+    "dap": "debugpy",
+    "dap_many": "debugpy",
+    "dap_cost": "debugpy",
+    "hosts": "numpy",
+    "hosts_ray": "ray",
+}
 """Packages without which a scenario is left out."""
 ROW_NEEDS = {"memory_lists_ratio": "guppy"}
 """... and without which a row is, by its key."""

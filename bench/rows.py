@@ -11,13 +11,14 @@ __all__ = ["ON_REQUEST", "Bar", "Row", "choose", "table_rows"]
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "/s": 1.0, "MiB": 1.0, "x": 1.0, "": 1.0}
 """Factor from the value that a scenario yields (seconds, MiB, a ratio, a count) to the unit that is shown."""
 
-ON_REQUEST = ("large",)
+ON_REQUEST = ("large", "hosts_large")
 """Scenarios that are run only where their rows are asked for: they need more memory than most machines have."""
 
 STOPPED = 64
 IDE = 16
 LARGE = 1024
 HOSTS_RANKS = 16
+LARGE_HOSTS = 64
 
 
 class Bar(NamedTuple):
@@ -155,26 +156,43 @@ def ide_rows() -> list[Row]:
 
 
 def hosts_rows() -> list[Row]:
-    """Return the rows of a program whose hosts are four machines."""
+    """Return the rows of a program whose hosts are other machines."""
     rows: list[Row] = []
 
-    def add(value: str, label: str, unit: str, *bars: Bar) -> None:
-        scenario = "hosts_lost" if value in ("hosts_gone", "hosts_lost") else "hosts"
-        rows.append(Row(value, label, unit, scenario, HOSTS_RANKS, value, bars))
+    def add(scenario: str, value: str, label: str, unit: str, *bars: Bar) -> None:
+        ranks = LARGE if scenario == "hosts_large" else HOSTS_RANKS
+        rows.append(Row(value, label, unit, scenario, ranks, value, bars))
 
-    add("hosts_start", f"start of {HOSTS_RANKS} on 4 machines, to all answered", "s")
-    add("hosts_one", "call to one on another machine, p50", "us")
-    add("hosts_one_unix", "... to one on this machine", "x", Bar("<=", 2))
-    add("hosts_one_tls", "... to a round trip by TLS alone", "x", Bar("<=", 1.3))
-    add("hosts_all", f"call to {HOSTS_RANKS} on 4 machines, p50", "us")
-    add("hosts_all_unix", "... to as many on this machine", "x", Bar("<=", 2))
-    add("hosts_array", "64 MiB to all of them", "ms")
-    add("hosts_sent", "... bytes that the script's machine sends", "x", Bar("<=", 1.05))
-    add("hosts_array_limited", "64 MiB to all of them, at 1 Gb/s", "ms")
-    add("hosts_array_ratio_limited", "... to one transfer by TCP alone", "x", Bar("<=", 1.2))
-    add("hosts_sent_limited", "... bytes that the script's machine sends", "x", Bar("<=", 1.05))
-    add("hosts_gone", "cut cable, to the end of the ranks", "s", Bar("<=", 10))
-    add("hosts_lost", "cut cable, to the error", "s", Bar("<=", 12))
+    add("hosts", "hosts_start", f"start of {HOSTS_RANKS} on 4 machines, to all answered", "s")
+    add("hosts", "hosts_start_behind", "... behind the joining of the agents", "ms")
+    add("hosts_ray", "hosts_ray_start", f"start of {HOSTS_RANKS} on 4 nodes of Ray, to all answered", "s")
+    add("hosts_ray", "hosts_ray_behind", "... behind the joining of the agents", "ms", Bar("<=", 150))
+    add("hosts", "hosts_one", "call to one on another machine, p50", "us")
+    add("hosts", "hosts_one_unix", "... to one on this machine", "x", Bar("<=", 2))
+    add("hosts", "hosts_one_tls", "... to a round trip by TLS alone", "x", Bar("<=", 1.3))
+    add("hosts", "hosts_all", f"call to {HOSTS_RANKS} on 4 machines, p50", "us")
+    add("hosts", "hosts_all_unix", "... to as many on this machine", "x", Bar("<=", 2))
+    add("hosts", "hosts_array", "64 MiB to all of them", "ms", Bar("<=", 1, "ray"))
+    add("hosts", "hosts_sent", "... bytes that the script's machine sends", "x", Bar("<=", 1.05))
+    add("hosts", "hosts_array_limited", "64 MiB to all of them, at 1 Gb/s", "ms")
+    add("hosts", "hosts_array_ratio_limited", "... to one transfer by TCP alone", "x", Bar("<=", 1.2))
+    add("hosts", "hosts_sent_limited", "... bytes that the script's machine sends", "x", Bar("<=", 1.05))
+    add("hosts_lost", "hosts_gone", "cut cable, to the end of the ranks", "s", Bar("<=", 10))
+    add("hosts_lost", "hosts_gone_ratio", "... to the time to the error", "x", Bar("<=", 1))
+    add("hosts_lost", "hosts_lost", "cut cable, to the error", "s", Bar(">=", 10), Bar("<=", 12))
+    add("hosts_death", "hosts_death", "death of a rank on another machine, to the error", "ms", Bar("<=", 20))
+    add("hosts_death", "hosts_death_worst", "... the slowest", "ms")
+    add("hosts_death", "hosts_death_agent", "death of an agent, to the error", "ms", Bar("<=", 20))
+    add("hosts_death", "hosts_death_agent_worst", "... the slowest", "ms")
+    many = f"{LARGE} on {LARGE_HOSTS} machines"
+    add("hosts_large", "large_hosts_start", f"start of {many}, to all answered", "s")
+    add("hosts_large", "large_hosts_start_ratio", "... to that of as many on this machine", "x", Bar("<=", 1.5))
+    add("hosts_large", "large_hosts_behind", "... behind the joining of the agents", "s")
+    add("hosts_large", "large_hosts_behind_ratio", "... to the start on this machine", "x", Bar("<=", 1.5))
+    add("hosts_large", "large_hosts_list", f"list, {many}", "ms", Bar("<=", 10))
+    add("hosts_large", "large_hosts_where", f"where, {many}", "ms", Bar("<=", 300))
+    add("hosts_large", "large_hosts_cast", f"cast n to {many}", "s")
+    add("hosts_large", "large_hosts_left", "processes left on the machines", "", Bar("<=", 0))
     return rows
 
 

@@ -18,7 +18,10 @@ ELSEWHERE = {
     "large": "bench.debugger",
     "memory": "bench.memory",
     "hosts": "bench.hosts",
+    "hosts_ray": "bench.hosts",
     "hosts_lost": "bench.hosts",
+    "hosts_death": "bench.hosts",
+    "hosts_large": "bench.hosts",
     "dap": "bench.dap",
     "dap_many": "bench.dap",
     "dap_cost": "bench.dap",
@@ -63,6 +66,6 @@ CONTESTANTS = (
     Contestant("mp", "multiprocessing"),
     Contestant("floor", "socket"),
     Contestant("monarch", "monarch", "torchmonarch", ("debugger",)),
-    Contestant("ray", "ray", "ray"),
+    Contestant("ray", "ray", "ray", ("hosts",)),
     Contestant("xoscar", "xoscar", "xoscar"),
 )

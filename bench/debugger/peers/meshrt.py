@@ -4,17 +4,17 @@ import os
 
 from bench.debugger.protocol import ACTOR, Peer
 from bench.debugger.walker import Walker
-from meshrt import proc_mesh, shutdown_context
+from meshrt import ProcMesh, proc_mesh, shutdown_context
 
-__all__ = ["PEER"]
+__all__ = ["PEER", "Walkers"]
 
 
 class Walkers:
     """A running proc mesh with a :class:`bench.debugger.walker.Walker` on every rank."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, procs: ProcMesh) -> None:
         self.address = str(os.getpid())
-        self._procs = proc_mesh(gpus=count)
+        self._procs = procs
         self._all = self._procs.spawn(ACTOR, Walker).get()
 
     async def ping(self) -> int:
@@ -33,7 +33,7 @@ class Walkers:
 
 async def start(count: int) -> Walkers:
     """Start ``count`` ranks on this host."""
-    return Walkers(count)
+    return Walkers(proc_mesh(gpus=count))
 
 
 PEER = Peer("meshrt", start, ("stopped", "blocked"), ("cost",))
