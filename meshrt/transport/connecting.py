@@ -91,6 +91,10 @@ class Connector:
         route = self._routes.known(address.host)
         return None if route is None else self._elsewhere(route, address.name)
 
+    def search(self, address: RankAddress, done: Callable[[], None]) -> None:
+        """Search the host of a rank; ``done`` is called once, maybe at once, maybe on another thread."""
+        self._routes.find(address.host, done)
+
     def find(self, address: RankAddress, found: Callable[[Link | OSError], None]) -> None:
         """Find a way; ``found`` is called with a link or an error, once, maybe at once, maybe on another thread."""
         self._routes.find(address.host, functools.partial(self._searched, address, found))
@@ -100,11 +104,13 @@ class Connector:
         self._routes.doubt(address.host)
 
     def _searched(self, address: RankAddress, found: Callable[[Link | OSError], None]) -> None:
-        route = self._routes.known(address.host)
-        if route is None:
-            self._relay(address, self._routes.problem(address.host), functools.partial(self._opened, found))
-        else:
+        route, why = self._routes.known(address.host), self._routes.problem(address.host)
+        if route is not None:
             self._opened(found, Way(route, address.name))
+        elif why:
+            self._relay(address, why, functools.partial(self._opened, found))
+        else:  # it was doubted since: a connection of another rank there was lost
+            self.find(address, found)
 
     def _opened(self, found: Callable[[Link | OSError], None], opened: Way | socket.socket | OSError) -> None:
         try:

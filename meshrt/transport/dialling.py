@@ -17,6 +17,7 @@ from meshrt.transport.link import LATER, Link
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.tree import Tree
+from meshrt.transport.turns import Turns
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.handshake import ROLE_DATA, ClientHandshake, Identity
 
@@ -59,6 +60,7 @@ class Dialler:
         self._table = table
         self._disconnects = disconnects
         self._wake = wake
+        self._turns = Turns(tree.call_later)
 
     def connect(self, out: OutLink) -> None:
         """Dial a rank, now or as soon as it listens."""
@@ -81,6 +83,7 @@ class Dialler:
         The rank waits only so long for the proof of a caller, and one of the two had no time. Nothing was sent to it.
         """
         self._table.unregister(out)
+        self.proved(out)
         self.doubt(out, link)
         link.close()
         out.refusals += 1
@@ -88,6 +91,11 @@ class Dialler:
             self._tree.when_born(out.key[0], out.key[1], lambda host: self._located(out, host))
             return True
         return out.refusals < DIALS and self._dial(out) is None
+
+    def proved(self, out: OutLink) -> None:
+        """The handshake of a link is over."""
+        if out.elsewhere:
+            self._turns.end(out)
 
     def doubt(self, out: OutLink, link: Link) -> None:
         """A connection has ended: another way may be needed to where it has led."""
@@ -116,8 +124,38 @@ class Dialler:
         self._wake()
 
     def _dial(self, out: OutLink) -> OSError | None:
-        """Dial once; returns the error, if there is one."""
+        """Dial once, on another machine when it is the turn of the link; returns the error, if there is one now."""
         out.elsewhere = self._connector.is_elsewhere(out.address)
+        if not out.elsewhere:
+            return self._connect(out)
+        search = out.search = object()
+        if self._connector.knows(out.address):
+            return self._take_turn(out, search)
+        self._connector.search(out.address, lambda: self._searched(out, search))
+        return None
+
+    def _searched(self, out: OutLink, search: object) -> None:
+        """The host of a rank was searched. Any thread."""
+        error = self._take_turn(out, search) if _is_wanted(out, search) else None
+        if error is not None:
+            self._give_up(out, error)
+
+    def _take_turn(self, out: OutLink, search: object) -> OSError | None:
+        if not self._turns.take(out, lambda: self._has_turn(out, search)):
+            return None
+        error = self._connect(out)
+        if error is not None:
+            self._turns.end(out)
+        return error
+
+    def _has_turn(self, out: OutLink, search: object) -> None:
+        """It is the turn of a link that has waited for it. Any thread."""
+        if self._table.by_key.get(out.key) is out and _is_wanted(out, search):
+            self._searched(out, search)
+        else:
+            self._turns.end(out)
+
+    def _connect(self, out: OutLink) -> OSError | None:
         try:
             link = self._connector.connect(out.address)
         except OSError as error:
@@ -130,16 +168,20 @@ class Dialler:
 
     def _found(self, out: OutLink, search: object, found: Link | OSError) -> None:
         """A way to a rank of another machine was found, or not. Any thread."""
-        if out.search is not search or out.fate is not None or out.early is None:
+        if not _is_wanted(out, search):
             if isinstance(found, Link):
                 found.close()
             return
         out.search = None
         error = found if isinstance(found, OSError) else self._begin(out, found)
         if error is not None:
-            out.trouble = f"could not be connected to: {error.strerror or error}"
-            self._disconnects.add(out)
-            self._wake()
+            self._turns.end(out)
+            self._give_up(out, error)
+
+    def _give_up(self, out: OutLink, error: OSError) -> None:
+        out.trouble = f"could not be connected to: {error.strerror or error}"
+        self._disconnects.add(out)
+        self._wake()
 
     def _begin(self, out: OutLink, link: Link) -> OSError | None:
         """Begin the handshake on a new connection; returns the error, if there is one."""
@@ -152,3 +194,8 @@ class Dialler:
         if not link.send([handshake.hello()]):
             self._table.want_write(out)
         return None
+
+
+def _is_wanted(out: OutLink, search: object) -> bool:
+    """Whether a link still waits for what a search has begun."""
+    return out.search is search and out.fate is None and out.early is not None

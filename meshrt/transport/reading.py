@@ -148,6 +148,7 @@ class Reader:
             raise ProtocolError(f"process {handshake.server.pid} has taken the place of {out.server.pid}")
         out.server = handshake.server
         out.refusals = 0
+        self._dialler.proved(out)
         with self._table.lock:
             for parts in out.early.messages if out.early is not None else ():
                 link.send(parts)

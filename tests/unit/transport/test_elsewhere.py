@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshrt.hooks.fate import Fate
-from meshrt.transport import disconnects
+from meshrt.transport import disconnects, turns
 from meshrt.transport.driver import Driver
 from meshrt.transport.link import Link
 from meshrt.transport.outlink import LinkState
@@ -32,6 +32,9 @@ class Connector:
 
     def connect(self, address: Any) -> Link | None:
         return _here(address.path) if self.known else None
+
+    def search(self, _address: object, done: Callable[[], None]) -> None:
+        done()
 
     def find(self, address: Any, found: Callable[[Link | OSError], None]) -> None:
         self.searches.append(found)
@@ -201,3 +204,33 @@ def test_a_rank_that_its_host_does_not_know_yet_is_dialled_when_it_listens(
     connector.known = True
     tree.bear()
     assert reaches(driver, rank, out, 1)
+
+
+def test_the_handshakes_of_a_process_wait_for_their_turn(
+    driver: Driver, connector: Connector, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank waits only so long for a caller: one that begins with all at once has no time for most of them."""
+    monkeypatch.setattr(turns, "AT_A_TIME", 1)
+    connector.known = True
+    first, second = listen(), listen("1")
+    one = driver.link_to(KEY, first.address)
+    other = driver.link_to((KEY[0], 1, KEY[2]), second.address)
+    with pytest.raises(BlockingIOError):
+        second.listener.accept()
+    pump(driver, first, lambda: one.state is LinkState.OPEN)
+    pump(driver, second, lambda: other.state is LinkState.OPEN)
+
+
+def test_a_link_that_is_lost_while_it_waits_for_its_turn_is_not_dialled(
+    driver: Driver, connector: Connector, listen: Listen, tree: FakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "AT_A_TIME", 1)
+    connector.known = True
+    ranks = [listen(str(number)) for number in range(3)]
+    outs = [driver.link_to((KEY[0], number, KEY[2]), rank.address) for number, rank in enumerate(ranks)]
+    driver.lost.mark_lost(outs[1], Fate("host"))
+    driver.lost.fail_pending()
+    pump(driver, ranks[0], lambda: outs[0].state is LinkState.OPEN)
+    pump(driver, ranks[2], lambda: outs[2].state is LinkState.OPEN)
+    with pytest.raises(BlockingIOError):
+        ranks[1].listener.accept()
