@@ -185,14 +185,14 @@ def hosts_rows() -> list[Row]:
     add("hosts_death", "hosts_death_agent", "death of an agent, to the error", "ms", Bar("<=", 20))
     add("hosts_death", "hosts_death_agent_worst", "... the slowest", "ms")
     many = f"{LARGE} on {LARGE_HOSTS} machines"
-    add("hosts_large", "large_hosts_start", f"start of {many}, to all answered", "s")
-    add("hosts_large", "large_hosts_start_ratio", "... to that of as many on this machine", "x", Bar("<=", 1.5))
-    add("hosts_large", "large_hosts_behind", "... behind the joining of the agents", "s")
-    add("hosts_large", "large_hosts_behind_ratio", "... to the start on this machine", "x", Bar("<=", 1.5))
-    add("hosts_large", "large_hosts_list", f"list, {many}", "ms", Bar("<=", 10))
-    add("hosts_large", "large_hosts_where", f"where, {many}", "ms", Bar("<=", 300))
-    add("hosts_large", "large_hosts_cast", f"cast n to {many}", "s")
-    add("hosts_large", "large_hosts_left", "processes left on the machines", "", Bar("<=", 0))
+    add("hosts_large", "many_start", f"start of {many}, to all answered", "s")
+    add("hosts_large", "many_start_ratio", "... to that of as many on this machine", "x", Bar("<=", 1.5))
+    add("hosts_large", "many_behind", "... behind the joining of the agents", "s")
+    add("hosts_large", "many_behind_ratio", "... to the start on this machine", "x", Bar("<=", 1.5))
+    add("hosts_large", "many_list", f"list, {many}", "ms", Bar("<=", 10))
+    add("hosts_large", "many_where", f"where, {many}", "ms", Bar("<=", 300))
+    add("hosts_large", "many_cast", f"cast n to {many}", "s")
+    add("hosts_large", "many_left", "processes left on the machines", "", Bar("<=", 0))
     return rows
 
 

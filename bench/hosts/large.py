@@ -22,10 +22,10 @@ async def measure(ranks: int, quick: bool) -> Values:
     walkers = Walkers(proc_mesh(hosts=len(AGENTS), gpus=ranks // len(AGENTS), engine=engine))
     expect(await walkers.ping(), ranks, "answers")
     end = time.perf_counter()
-    values = {"large_hosts_start": end - begin, "large_hosts_behind": end - engine.placed_at}
+    values = {"many_start": end - begin, "many_behind": end - engine.placed_at}
     person = Person(PEER, "large", walkers.address, Settings(ranks, quick, ""))
     await walkers.play("large", person.sockets)
-    values |= {f"large_hosts_{name.removeprefix('large_')}": value for name, value in person.measured().items()}
+    values |= {f"many_{name.removeprefix('large_')}": value for name, value in person.measured().items()}
     await walkers.stop()
     return values
 

@@ -77,8 +77,8 @@ async def hosts_large(peer: Peer, settings: Settings) -> Values:
         near = told(started(peer, "large.near", made, settings))["near"]
         values = told(started(peer, "large.far", made, settings))
         left = sum(len(machine.processes()) for machine in made)
-        ratios = {f"{name}_ratio": values[name] / near for name in ("large_hosts_start", "large_hosts_behind")}
-        return {**values, **ratios, "large_hosts_left": left}
+        ratios = {f"{name}_ratio": values[name] / near for name in ("many_start", "many_behind")}
+        return {**values, **ratios, "many_left": left}
 
 
 def waiting_rank(program: subprocess.Popen[str]) -> int:

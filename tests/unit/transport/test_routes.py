@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from meshrt.transport import routes as routes_module
+from meshrt.transport.connecting import Connector, Opened
 from meshrt.transport.racing import NEXT_SECONDS
 from meshrt.transport.routes import Routes
-from meshrt.wire.addresses import HostAddress, Port
+from meshrt.wire.addresses import HostAddress, Port, RankAddress
 from meshrt.wire.preface import PrefaceReader, host_name, host_proof
 
 SECRET = b"s" * 32
@@ -131,3 +132,24 @@ def test_why_a_host_is_not_reached_is_kept_for_a_while(ports: Ports, monkeypatch
 
 def test_a_host_of_which_no_address_is_known() -> None:
     assert found(Routes(SECRET), at()) == (None, "no address")
+
+
+def test_a_host_that_is_doubted_while_others_wait_for_it_is_searched_again(ports: Ports) -> None:
+    """It is not taken for one that is not reached: the root is not asked for a way through it."""
+    relayed: list[str] = []
+    told = [threading.Event(), threading.Event()]
+
+    def relay(_address: RankAddress, why: str, _opened: Opened) -> None:
+        relayed.append(why)
+        told[1].set()
+
+    connector = Connector(secret=SECRET, relay=relay)
+    address = RankAddress(at(ports.open(proves)), "mesh", 0)
+
+    def first(_found: object) -> None:
+        connector.doubt(address)
+        told[0].set()
+
+    connector.find(address, first)
+    connector.find(address, lambda _found: told[1].set())
+    assert all(each.wait(20) for each in told) and relayed == []
