@@ -21,7 +21,7 @@ export PIP_USER := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: demo test check format bench nightly soak fuzz house clean help FORCE
+.PHONY: demo test hosts check format bench nightly soak fuzz house clean help FORCE
 
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
@@ -29,6 +29,9 @@ demo: $(VENV)/.run  ## play the debugging session of the README, without a perso
 # Four workers, also where there are two processors: the tests wait as long as they compute.
 test: $(VENV)/.test  ## run the tests (ARGS goes to pytest; -n 0 runs them in one process)
 	@$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
+
+hosts: $(VENV)/.test  ## run the functional and fault tests, as `make test`, with their ranks on two hosts made of namespaces
+	@$(PY) -m tests.hosts -n 4 --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(RUFF) check $(TREES)

@@ -13,7 +13,7 @@ from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.process import INCARNATION
-from meshrt.wire.control import control_frame
+from meshrt.wire.control import LENGTH_MAX, control_frame
 from meshrt.wire.frames import CONTROL_MAX
 from meshrt.wire.operations import Stopped
 from meshrt.wire.tree import Spawn
@@ -68,8 +68,10 @@ def spawn_frames(common: Spawn, ranks: Sequence[int], rank_env: Mapping[int, Map
         ranks: Base ranks.
         rank_env: The environment of those that have one of their own.
     Raises:
-        UsageError: The request for a single rank is too long.
+        UsageError: The request for a single rank is too long; one agent cannot have so many ranks.
     """
+    if len(ranks) > LENGTH_MAX:
+        raise UsageError(f"{len(ranks)} ranks of one mesh on one host; the limit is {LENGTH_MAX}")
     parts = [ranks] if ranks else []
     frames: list[bytes] = []
     while parts:

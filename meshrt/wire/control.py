@@ -21,7 +21,7 @@ from meshrt.errors import ProtocolError
 from meshrt.wire.frames import CONTROL_MAX, pack_header
 from meshrt.wire.messages import CONTROL
 
-__all__ = ["Address", "Catalogue", "Message", "control_frame", "passed_frame", "relayed_frame"]
+__all__ = ["LENGTH_MAX", "Address", "Catalogue", "Message", "control_frame", "passed_frame", "relayed_frame"]
 
 Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
@@ -33,7 +33,7 @@ _ENVELOPES = 32
 #: (Packing the lists takes 1.5 us: as long as a message of so many bytes.)
 _SHALLOW = 400
 #: Elements of one list or map; a list may have an element for each rank of a mesh.
-_LENGTH_MAX = 65536
+LENGTH_MAX = 65536
 #: Are bytes on the wire, too: a text in their place is not taken for base64.
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -84,7 +84,7 @@ class Catalogue(Generic[M]):
 
 def _unpacked(payload: memoryview | bytes) -> object:
     try:
-        return msgpack.unpackb(payload, max_array_len=_LENGTH_MAX, max_map_len=_LENGTH_MAX, max_ext_len=0)
+        return msgpack.unpackb(payload, max_array_len=LENGTH_MAX, max_map_len=LENGTH_MAX, max_ext_len=0)
     except Exception as error:  # msgpack has no common root for "these are not my bytes"
         raise ProtocolError(f"a control message that is not msgpack: {error}") from None
 

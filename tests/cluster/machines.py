@@ -84,7 +84,10 @@ class Machine:
 
     def command(self, *words: str | os.PathLike[str]) -> list[str]:
         """Return the command that runs ``words`` there."""
-        return [*self.switch.inside, "nsenter", "--target", str(self.pid), "--all", "--wd=/tmp", *map(str, words)]
+        # Where pids are shared, the command is the program itself: nsenter stays its parent if it enters those.
+        namespaces = ["--net", "--mount", "--uts", "--time"] if self._shares else ["--all"]
+        enter = ["nsenter", "--target", str(self.pid), *namespaces, "--wd=/tmp"]
+        return [*self.switch.inside, *enter, *map(str, words)]
 
     def environment(self, **more: str) -> dict[str, str]:
         """Return the environment of a user who has logged in there."""

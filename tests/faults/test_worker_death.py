@@ -20,13 +20,14 @@ from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from tests.faults.actors import DEATHS, AsyncVictim, BornDead, Victim
 from tests.faults.watch import LONG, all_gone
+from tests.support.hostnames import HOST_NAMES
 from tests.support.pausing import pause
 from tests.support.waiting import wait_until
 
 #: Seconds until an error is visible: 0.1 to 0.2 are meant; the machine is loaded.
 SOON = 1.0
 
-ENGINES = [pytest.param(LocalEngine(1), id="one-agent"), pytest.param(LocalEngine(2), id="two-agents")]
+ENGINES = [pytest.param(None, id="default"), pytest.param(LocalEngine(2), id="two-agents")]
 KINDS = sorted(DEATHS)
 
 
@@ -39,7 +40,7 @@ def check(error: SupervisionError, kind: str, rank: int, pid: int, host: str = "
     """The error says everything about the death."""
     assert isinstance(error, ProcessDied)
     assert (error.exit_code, error.signal) == DEATHS[kind]
-    assert error.rank == rank and error.place.pid == pid and error.place.host.startswith(host or os.uname().nodename)
+    assert error.rank == rank and error.place.pid == pid and error.place.host.startswith(host or HOST_NAMES)
     assert f"rank {rank}" in str(error) and f"pid {pid}" in str(error)
     assert (signal.Signals(error.signal).name if error.signal else f"code {error.exit_code}") in str(error)
 

@@ -13,6 +13,7 @@ import pytest
 from meshrt import Actor, ActorError, ProcessDied, ProcMesh, endpoint, proc_mesh
 from tests.faults.actors import AsyncVictim, BornDead, Victim, raise_kind, wait_for_file
 from tests.faults.watch import LONG, Program, all_gone
+from tests.support.hostnames import HOST_NAMES
 from tests.support.waiting import wait_until
 
 RAISED = {
@@ -347,7 +348,7 @@ def test_an_exit_in_a_task_ends_the_rank_and_every_caller_is_told_why(
     for call in (running, waiting):
         error = call.exception(LONG)
         assert isinstance(error, ProcessDied) and (error.exit_code, error.signal) == (status, None)
-        assert text in str(error) and f"rank 0 (n=0) on {os.uname().nodename}, pid {pid}" in str(error)
+        assert text in str(error) and f"rank 0 (n=0) on {HOST_NAMES[0]}, pid {pid}" in str(error)
     all_gone([pid], LONG)
     assert {path.name for path in tmp_path.iterdir()} == {"gate", "inside", "finally", "cleanup"}
     assert text in str(exiting.pid.call_one().exception(LONG))

@@ -18,14 +18,14 @@ from tests.support.pausing import paused
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
-ENGINES = [pytest.param(LocalEngine(1), id="one-agent"), pytest.param(LocalEngine(2), id="two-agents")]
+ENGINES = [pytest.param(None, id="default"), pytest.param(LocalEngine(2), id="two-agents")]
 #: Longer than any wait of the runtime after which a closed connection counts as lost (2 s).
 SUSPICIOUS = 2.5
 
 
 @pytest.mark.row("P5")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_stopped_rank_is_not_dead(engine: LocalEngine) -> None:
+def test_a_stopped_rank_is_not_dead(engine: LocalEngine | None) -> None:
     """The call's own time-out is the only limit, and the late answer is delivered."""
     victims = proc_mesh(hosts=2, gpus=1, engine=engine).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()

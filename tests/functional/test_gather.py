@@ -29,7 +29,10 @@ from tests.support.waiting import wait_until
 
 WAIT = 30
 
-ENGINES = [pytest.param(LocalEngine(agents), id=f"{agents}-agents") for agents in (1, 2, 4)]
+ENGINES = [
+    pytest.param(None, id="default"),
+    *(pytest.param(LocalEngine(agents), id=f"{agents}-agents") for agents in (2, 4)),
+]
 
 
 def started(count: int, engine: Any = None) -> ProcMesh:
@@ -39,7 +42,7 @@ def started(count: int, engine: Any = None) -> ProcMesh:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_equal_answers_are_one_group(engine: LocalEngine) -> None:
+def test_equal_answers_are_one_group(engine: LocalEngine | None) -> None:
     started(8, engine)
     question = Question("test.parity", {"a": [1, 2]})
     groups = question.wait()
@@ -103,7 +106,7 @@ def test_a_question_that_is_too_long() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_many_long_answers_travel_in_several_messages(engine: LocalEngine) -> None:
+def test_many_long_answers_travel_in_several_messages(engine: LocalEngine | None) -> None:
     """Together 8 x 600 KB: no control message holds them."""
     started(8, engine)
     groups = Question("test.long", {"same": 300_000, "per": 300_000}).wait()
@@ -145,7 +148,7 @@ def test_who_does_not_answer_in_time_is_silent() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_rank_that_dies_meanwhile(engine: LocalEngine) -> None:
+def test_a_rank_that_dies_meanwhile(engine: LocalEngine | None) -> None:
     mesh = started(4, engine)
     pids = mesh.spawn("pids", Echo).pid.call().get(WAIT).values()
     question = Question("test.later")

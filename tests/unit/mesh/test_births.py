@@ -65,6 +65,14 @@ def test_one_process_preloads_for_all_so_the_last_message_is_marked() -> None:
     assert not any(message.more for message in asked(ranks, env))
 
 
+def test_what_an_agent_reads_has_as_many_ranks_as_a_list_may_have() -> None:
+    """It would end, with all that runs there, if it was sent more."""
+    most = list(range(65536))
+    assert [rank for message in asked(most, {}) for rank in message.ranks] == most
+    with pytest.raises(UsageError, match="65537 ranks of one mesh on one host; the limit is 65536"):
+        asked([*most, 65536], {})
+
+
 def test_what_one_rank_cannot_be_told_is_refused_with_its_size() -> None:
     operations = [("debug.breaks", {"breaks": ["x" * 100] * 20_000})]
     with pytest.raises(UsageError, match=r"rank 3 cannot be told .* 20\d{5} bytes .* the limit is 1048576 bytes"):
