@@ -25,7 +25,7 @@ from tests.faults.watch import LONG, sockets
 from tests.support.control import raw_frame
 from tests.support.waiting import wait_until
 
-#: Seconds after which a silent connection is closed (2) on a loaded machine.
+#: Seconds after which a silent connection is closed (3) on a loaded machine.
 SILENT = 10.0
 
 
