@@ -7,9 +7,11 @@ from collections.abc import Mapping
 __all__ = ["ONE_MACHINE"]
 
 _AGENT = "only an agent on its own machine can be continued by the script"
+_KILLED = "the directory of an agent that was killed is removed by the next program on its machine"
 _LIMITS = "the limits of the script's machine are not those of its hosts"
 _SHARES = "it looks into memory that script and ranks share; tests/cluster/test_arrays.py has arrays of two hosts"
 _SAME = "its ranks are children of one agent"
+_LOST = "test_a_lost_host_is_reported_though_the_record_of_what_a_rank_had_raised_is_lost_with_it"
 
 #: A file below tests/, or ``file::function``, and why its tests are not run on two hosts.
 ONE_MACHINE: Mapping[str, str] = {
@@ -19,6 +21,7 @@ ONE_MACHINE: Mapping[str, str] = {
     "functional/test_ends.py::test_an_agent_that_cannot_be_continued_makes_the_status_1": _AGENT,
     "functional/test_ends.py::test_an_agent_that_is_stopped_at_the_end_hides_no_failure": _AGENT,
     "functional/test_ends.py::test_an_agent_whose_stop_cannot_be_seen_yet_is_continued_too": _AGENT,
+    f"functional/test_ends.py::{_LOST}": _KILLED,
     "functional/test_limits.py::test_memory_that_would_not_suffice": _LIMITS,
     "functional/test_limits.py::test_open_files_that_would_not_suffice": _LIMITS,
     "functional/test_meshes.py::test_a_large_mesh_is_forked_with_what_each_rank_would_import": (
