@@ -41,7 +41,6 @@ from meshrt.host.sending import OutputQueue
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
-from meshrt.store.chain import StoreName
 from meshrt.store.machine import be_machine, machine_of
 from meshrt.store.server import StoreServer
 from meshrt.transport.dropping import DROPPABLE
@@ -62,7 +61,6 @@ from meshrt.wire.tree import (
     FROM_RANK,
     FROM_ROOT,
     TO_RANK,
-    AskWay,
     Bye,
     Certified,
     Dial,
@@ -77,7 +75,6 @@ from meshrt.wire.tree import (
     Joined,
     Kept,
     LeaveGather,
-    Locate,
     Located,
     Measure,
     MeshStopped,
@@ -220,12 +217,9 @@ class Agent:
                     self._code.answered(code)
             case Kept(cost=cost):
                 self._output.kept(cost)
-            case Located(machine=machine, agent_pid=pid, address=address):
+            case Located() | StoreWay() as answer:
                 if self._store is not None:
-                    self._store.located(StoreName(machine, pid), address)
-            case StoreWay(machine=machine, agent_pid=pid, way=way):
-                if self._store is not None:
-                    self._store.way_found(StoreName(machine, pid), way)
+                    self._store.told_where(answer)
             case unknown:
                 assert_never(unknown)
 
@@ -276,11 +270,7 @@ class Agent:
         program = self._described
         store = self._store
         if program.certificate is None and store is not None:
-            store.be_certified(
-                certificate,
-                lambda host: self._root.tell(Locate(*host)),
-                lambda host, why: self._root.tell(AskWay(*host, why)),
-            )
+            store.be_certified(certificate, self._root.tell)
             self._doors = Doors(self._selector, self._children, self._pid, program.secret, store.admit, self._later)
             address = program.address._replace(ports=self._doors.ports)
             self._program = program = replace(program, address=address, certificate=certificate)

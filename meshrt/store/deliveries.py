@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from meshrt.errors import MeshError, ProtocolError
-from meshrt.store.hostlinks import HostLink, HostLinks, Lost
+from meshrt.store.hostlink import HostLink, Lost
+from meshrt.store.hostlinks import HostLinks
 from meshrt.store.lease import Loan
 from meshrt.store.messages import Delivered, Full, Host, Imported, Offer, Piece, Silent, TakeBack, ToStore
 from meshrt.wire.errors import why_of

@@ -35,7 +35,8 @@ from meshrt.errors import MeshError, ProtocolError, StoreFull
 from meshrt.store.arena import file_chunk, memory_chunk
 from meshrt.store.chain import StoreName
 from meshrt.store.exports import Source
-from meshrt.store.hostlinks import HostLink, HostLinks, Lost
+from meshrt.store.hostlink import HostLink, Lost
+from meshrt.store.hostlinks import HostLinks
 from meshrt.store.lease import Loan
 from meshrt.store.mapping import Mapping, open_for_reading
 from meshrt.store.messages import Found, Full, Imported, LetGo, Piece, Pull, Relay, Skip, ToStore

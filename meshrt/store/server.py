@@ -55,10 +55,9 @@ from meshrt.store.protocol import Incoming, store_path
 from meshrt.store.registry import Chunk, Registry, Segment
 from meshrt.transport.kernel import start_of
 from meshrt.wire.handshake import Identity
-from meshrt.wire.tree import Refusal
+from meshrt.wire.tree import AskWay, Locate, Located, Refusal, StoreWay
 
 if TYPE_CHECKING:
-    from meshrt.wire.addresses import HostAddress, Way
     from meshrt.wire.certificate import Certificate
 
 __all__ = ["StoreServer"]
@@ -111,28 +110,24 @@ class StoreServer:
         #: Of the program, once it has several machines.
         self._certificate: Certificate | None = None
 
-    def be_certified(
-        self,
-        certificate: Certificate,
-        locate: Callable[[StoreName], None],
-        ask_way: Callable[[StoreName, str], None],
-    ) -> None:
+    def be_certified(self, certificate: Certificate, tell: Callable[[Locate | AskWay], None]) -> None:
         """The program has several machines: reach their stores, and be reached.
 
         Args:
-            locate: Asks where the store of a host listens; `located` is called then.
-            ask_way: Asks for a way to one that is not reached there; `way_found` is called then.
+            tell: Asks the root where other stores are; `told_where` is called then.
         """
         self._certificate = certificate
-        self._links.elsewhere = Elsewhere(certificate, locate, ask_way)
+        self._links.elsewhere = Elsewhere(
+            certificate, lambda host: tell(Locate(*host)), lambda host, why: tell(AskWay(*host, why))
+        )
 
-    def located(self, name: StoreName, address: HostAddress | None) -> None:
-        """The store of a host listens there; None: there is no such host, or it is lost."""
-        self._links.located(name, address)
-
-    def way_found(self, name: StoreName, way: Way | None) -> None:
-        """There is a way to the store of a host that does not answer where it listens; None: as in `located`."""
-        self._links.way_found(name, way)
+    def told_where(self, answer: Located | StoreWay) -> None:
+        """The root says where another store is."""
+        name = StoreName(answer.machine, answer.agent_pid)
+        if isinstance(answer, Located):
+            self._links.located(name, answer.address)
+        else:
+            self._links.way_found(name, answer.way)
 
     def admit(self, sock: socket.socket, accepted: float) -> None:
         """Take a connection for the store, which the port of this host has accepted then (monotonic)."""

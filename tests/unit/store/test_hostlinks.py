@@ -14,7 +14,8 @@ import pytest
 from meshrt.mesh.invitations import make_certificate
 from meshrt.store import hostlinks
 from meshrt.store.chain import StoreName
-from meshrt.store.hostlinks import Elsewhere, HostLinks, Lost
+from meshrt.store.hostlink import Lost
+from meshrt.store.hostlinks import Elsewhere, HostLinks
 from meshrt.store.messages import FromStore, LetGo, Piece, Pull, ToStore
 from meshrt.store.peers import Peer, Peers
 from meshrt.transport.acceptor import SelectorReaders
