@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, NamedTuple, Protocol
 
+from meshrt.errors import UsageError
 from meshrt.transport.link import Link
 from meshrt.wire.addresses import HostAddress
 
@@ -20,6 +22,7 @@ __all__ = [
     "Program",
     "Request",
     "default_engine",
+    "engine_of",
     "use_engine",
 ]
 
@@ -192,3 +195,26 @@ def use_engine(engine: DefaultEngine | None) -> None:
 def default_engine() -> DefaultEngine | None:
     """Return what `use_engine` was given."""
     return _default
+
+
+#: Module and class of each engine that has a name; made without arguments. Loaded by name: they are above this floor.
+_ENGINES = {
+    "local": ("meshrt.engine.local", "LocalEngine"),
+    "ray": ("meshrt.engine.ray_engine", "RayEngine"),
+}
+
+
+def engine_of(engine: Engine | str) -> Engine:
+    """Return an engine, which may be given by its name.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    if not isinstance(engine, str):
+        return engine
+    if engine not in _ENGINES:
+        names = ", ".join(map(repr, _ENGINES))
+        raise UsageError(f"there is no engine {engine!r}: expected one of {names}, or an engine")
+    module, name = _ENGINES[engine]
+    made: Engine = getattr(importlib.import_module(module), name)()
+    return made

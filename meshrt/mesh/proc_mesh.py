@@ -14,8 +14,7 @@ from meshrt.actor.errors import why_ended
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import pack_init, send_init
-from meshrt.mesh.engine import default_engine
-from meshrt.mesh.engines import engine_of
+from meshrt.mesh.engine import default_engine, engine_of
 from meshrt.mesh.future import Future, done
 from meshrt.mesh.hosts import Hosts, first_ranks, grace_of
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old

@@ -337,10 +337,7 @@ class Targets:
     def by_mesh(self, name: str, text: str, *, any_thread: bool = True) -> dict[str, list[int]]:
         """Return the base ranks that ``text`` denotes on actor ``name``, by mesh id, ascending.
 
-        Without a name those of all actors, and ranks that have no actor, are denoted; without both every rank.
-
-        Args:
-            any_thread: As in `actor`.
+        Without a name those of all actors, and ranks without an actor; without both all. ``any_thread``: as in `actor`.
 
         Raises:
             UsageError: There is no such actor, or no actor at all.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from textwrap import indent
 from typing import ClassVar
 
 from rich.text import Text
 from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
 from meshrt.errors import MeshError, SelectionError
@@ -18,9 +21,8 @@ from meshrt.inspect.programs import command_of, stopped_by_signal
 from meshrt.selection import parse
 from meshrt.show.text import since
 from meshrt.top.asking import Asking
-from meshrt.top.columns import Sorting
+from meshrt.top.columns import Sorting, explained
 from meshrt.top.model import Model
-from meshrt.top.screen.help import HelpScreen
 from meshrt.top.screen.rank import RankScreen
 from meshrt.top.screen.ranks import RankTable
 from meshrt.top.table import summary
@@ -35,6 +37,43 @@ _PATIENCE = 0.3
 #: Seconds without a look after which the screen says so.
 _LATE = 2.5
 _MOST_SECONDS = 60.0
+#: Characters of a line of the help, without its indentation.
+_HELP_WIDTH = 116
+_HELP = f"""\
+Keys
+  up, down, page up, page down, home, end    move; left, right: columns beyond the edge
+  enter        look into the rank: its stacks, variables and log, and how to get at it in the debugger
+  /            select ranks, as everywhere: hosts=0   0:8   stopped   !gpus=1 & running;   escape: all ranks
+  c m g l u    order by CPU, memory, growth, calls, queue;   s: state;   n: rank;   again: reverse order
+  < >          order by the column to the left, to the right;   r: reverse order;   or click on a title
+  space        pause;   + and -: look half as often, twice as often
+  x            forget ranks whose mesh was stopped, and let growth begin anew
+  q            quit
+
+Columns
+{indent(explained(_HELP_WIDTH), "  ")}
+
+A rank that does not answer has its row all the same: its host agent reads what it uses from /proc.
+"""
+
+
+class HelpScreen(ModalScreen[None]):
+    """A screen with the help text; any of its keys closes it."""
+
+    CSS = """
+    HelpScreen { align: center middle; }
+    #help { width: 126; max-width: 100%; height: auto; max-height: 95%; border: round $primary; background: $surface;
+            padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", key_display="esc"),
+        Binding("q,question_mark,enter", "app.pop_screen", "Back", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(_HELP, markup=False)
+        yield Footer()
 
 
 class TopApp(App[None]):

@@ -7,7 +7,7 @@ import pytest
 from meshrt.engine.local import LocalEngine
 from meshrt.engine.ray_engine import RayEngine
 from meshrt.errors import UsageError
-from meshrt.mesh.engines import engine_of
+from meshrt.mesh.engine import engine_of
 from meshrt.mesh.proc_mesh import proc_mesh
 
 
