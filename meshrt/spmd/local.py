@@ -7,6 +7,7 @@ started again, if restarts are left.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -51,15 +52,13 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int) -> None:
             except MeshError as error:
                 if attempt == max_restarts:
                     raise
+                first = str(error).partition("\n")[0]
                 said = f"attempt {attempt + 1} of {max_restarts + 1} has failed, all ranks are started again"
-                print(f"meshrt: {said}: {one_line(str(error), 200)}", file=sys.stderr, flush=True)
+                print(f"meshrt: {said}: {one_line(first, 200)}", file=sys.stderr, flush=True)
 
 
 def _spec(sizes: dict[str, int], run_id: str, attempt: int, max_restarts: int) -> MeshSpec:
-    count = 1
-    for size in sizes.values():
-        count *= size
-    world = World(count, _free_port(), run_id, attempt, max_restarts)
+    world = World(math.prod(sizes.values()), _free_port(), run_id, attempt, max_restarts)
 
     def variables(point: Point) -> dict[str, str]:
         return world.variables(point.rank, os.environ)

@@ -131,7 +131,7 @@ def test_all_ranks_are_started_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert {line for line in done.stdout.splitlines() if line.endswith("1")} == {"0 1", "1 1", "2 1"}
     said = [line for line in done.stderr.splitlines() if "attempt" in line]
-    assert [re.sub(r"on .*, pid \d+", "on HOST", line) for line in said] == [
+    assert [re.sub(r"on \w+, pid \d+", "on HOST", line) for line in said] == [
         f"meshrt: attempt {number} of 3 has failed, all ranks are started again: "
         "main.run() raised on rank 1 (hosts=0, gpus=1) on HOST: ValueError: bad batch"
         for number in (1, 2)
@@ -152,10 +152,10 @@ def test_ranks_are_looked_into_by_the_dimensions_of_the_script(tmp_path: Path) -
             return done.stdout
 
         shown = debug("where", "p main ranks(dp=1, tp=0) loss", "p main loss")
-        assert "4 ranks of run" in shown and "train.py:7" in shown and "blocked" in shown
+        assert "4 ranks of run" in shown and "train.py:8" in shown and "blocked" in shown
         assert "[2] 20\n" in shown and all(f"[{rank}] {rank * 10}\n" in shown for rank in range(4))
-        shown = debug("interrupt main ranks(tp=1)", "attach main 3", "p loss", "u", "detach", "continue")
-        assert "(dp=1" not in shown.partition("attached")[0] and "\n30\n" in shown and "2 ranks of main (1,3)" in shown
+        shown = debug("interrupt main ranks(tp=1)", "attach main 3", "p loss", "detach", "continue")
+        assert "\n30\n" in shown and "2 ranks of main (1,3): resumed" in shown
         memory = run_python("-m", "meshrt", "memory", "--vars", "-p", str(program.pid))
         assert "script and its host agents" in memory.stdout, memory.stderr
         program.send_signal(signal.SIGINT)
@@ -166,7 +166,7 @@ def test_ranks_are_looked_into_by_the_dimensions_of_the_script(tmp_path: Path) -
 
 def test_a_breakpoint_stops_its_rank_alone(tmp_path: Path) -> None:
     with running("-n", "2", script(tmp_path, TRAIN), "breakpoint(); print('went on')") as program:
-        words = ["-c", "wait main", "-c", "attach main 1", "-c", "p loss", "-c", "c"]
+        words = ["-c", "wait main ranks(1) 10", "-c", "attach main 1", "-c", "p loss", "-c", "c"]
 
         def looked() -> bool:  # the program can be found when its mesh has started
             done = run_python("-m", "meshrt.debug", "--pid", str(program.pid), *words)
@@ -175,7 +175,6 @@ def test_a_breakpoint_stops_its_rank_alone(tmp_path: Path) -> None:
         wait_until(looked, 60)
         out, err = program.communicate(timeout=60)
         assert program.returncode == 0 and out == "went on\n", err
-        assert "rank 1 of main stopped at " in err
 
 
 @pytest.mark.parametrize(
