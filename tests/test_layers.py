@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 #: Top row first. A row may hold several packages: they do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("files", "escapes", "ranks"),
+    ("files", "escapes", "ranks", "conversion"),
     ("errors",),
     ("selection",),
     ("show", "hooks"),

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from meshrt.conversion import convert
 from meshrt.errors import UsageError
 from meshrt.hooks.operations import Data
 from meshrt.show.records import Schema
@@ -105,6 +106,6 @@ def read_dump(path: Path | str) -> Dump:
     if document.get("version") != SCHEMA.version:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
     try:
-        return msgspec.convert(document, Dump)
+        return convert(document, Dump)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}") from None

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
+from meshrt.conversion import convert
 from meshrt.errors import RankPlace
 from meshrt.hooks.clock import HostClock
 from meshrt.hooks.fate import Fate
@@ -88,7 +89,7 @@ def _value(kind: object, value: object) -> object:
         return kind.from_plain(value) if isinstance(value, dict) else _WRONG
     if isinstance(kind, type) and issubclass(kind, Data):
         try:
-            return msgspec.convert(value, kind)
+            return convert(value, kind)
         except (msgspec.ValidationError, RecursionError):
             return _WRONG
     if kind is Any:

@@ -23,6 +23,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, get_args
 
 import msgspec
 
+from meshrt.conversion import convert
 from meshrt.errors import ProtocolError
 from meshrt.hooks.clock import HostClock
 from meshrt.hooks.facts import Answered, Body, Unanswered
@@ -260,7 +261,7 @@ def read(kind: type[T], plain: object, what: str) -> T:
         ProtocolError: It is not valid; the text names the field and what was expected.
     """
     try:
-        return msgspec.convert(plain, kind, builtin_types=_BYTES)
+        return convert(plain, kind, _BYTES)
     except msgspec.ValidationError as error:
         raise ProtocolError(f"{what} is not valid: {error} (is the other side of another version?)") from None
 

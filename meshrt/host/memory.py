@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-
+from meshrt.conversion import convert
 from meshrt.hooks.measured import AgentFacts, Fetched, ProcessFacts, StoreFacts
 from meshrt.host.child import Child
 from meshrt.host.osutil import outgoing_address
@@ -90,7 +89,7 @@ def work(pid: int) -> ProcessFacts:
 
 
 def _facts_of(found: Mapping[str, int]) -> ProcessFacts:
-    return msgspec.convert(found, ProcessFacts)
+    return convert(found, ProcessFacts)
 
 
 def _read(path: str, names: Mapping[str, str]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from meshrt.conversion import convert
 from meshrt.errors import UsageError
 from meshrt.hooks.measured import Count, Number, ReferenceRow
 from meshrt.hooks.operations import Data
@@ -204,7 +205,7 @@ def read(path: Path) -> Document:
     if found.get("version") != MEMORY.version:
         raise UsageError(f"{path} has version {found.get('version')!r}; this meshrt reads version {MEMORY.version}")
     try:
-        document = msgspec.convert(found, Document)
+        document = convert(found, Document)
         _check(document)
     except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"{path} is damaged: {error}") from None

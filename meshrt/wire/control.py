@@ -17,6 +17,7 @@ from typing import ClassVar, Generic, TypeVar, cast, get_args
 import msgpack
 import msgspec
 
+from meshrt.conversion import convert
 from meshrt.errors import ProtocolError
 from meshrt.wire.frames import CONTROL_MAX, pack_header
 from meshrt.wire.messages import CONTROL
@@ -77,7 +78,7 @@ class Catalogue(Generic[M]):
             expected = ", ".join(sorted(self._types))
             raise ProtocolError(f"a control message of type {kind[:40]!r}; expected one of {expected}")
         try:
-            return msgspec.convert(fields, message, builtin_types=_BYTES)
+            return convert(fields, message, _BYTES)
         except msgspec.ValidationError as error:
             raise ProtocolError(f"an invalid control message of type {kind!r}: {error}") from None
 

@@ -56,6 +56,7 @@ class Person:
     def __init__(self, program: tools.Program) -> None:
         self.terminal = Recorder()
         self.client = Client(lambda on_event, on_close: tools.connect(program, on_event, on_close), person=True)
+        self.client.greet()
         self.repl = Repl(self.client, self.terminal)
         self.ok = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from meshrt.actor.control import ControlThread
 from meshrt.mesh.invitations import make_certificate
+from meshrt.transport.dataport import ACCEPTED
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.transport.link import Link
 from meshrt.transport.secured import SecureSocket
@@ -142,7 +144,7 @@ def test_callers_of_other_machines_are_let_in_once_the_certificate_is_known(rank
     certificate = make_certificate()
     early, theirs = socket.socketpair()
     with early, theirs:
-        socket.send_fds(ours, [b"."], [theirs.fileno()])
+        socket.send_fds(ours, [ACCEPTED.pack(time.monotonic())], [theirs.fileno()])
         theirs.close()
         early.settimeout(10)
         assert early.recv(1) == b""
@@ -152,7 +154,7 @@ def test_callers_of_other_machines_are_let_in_once_the_certificate_is_known(rank
         dialled = socket.create_connection(port.getsockname())
         accepted, _ = port.accept()
     with accepted:
-        socket.send_fds(ours, [b"."], [accepted.fileno()])
+        socket.send_fds(ours, [ACCEPTED.pack(time.monotonic())], [accepted.fileno()])
     caller, handshake = (
         SecureSocket(dialled, certificate, server=False),
         ClientHandshake(SECRET, ROLE_DATA, "m/0/a"),

@@ -125,8 +125,8 @@ def test_connections_for_actors_of_the_script_go_to_them_and_those_for_other_ran
     with socket.create_connection(bench.run.ports[0], 20) as sock:
         sock.sendall(preface("rank/own/0") + b"behind it")
         wait_until(lambda: given, 20)
-        ((theirs, certificate),) = given
-        assert certificate == bench.run.certificate
+        ((theirs, certificate, accepted),) = given
+        assert certificate == bench.run.certificate and accepted <= time.monotonic()
         theirs.settimeout(20)
         assert theirs.recv(100) == b"behind it"
         theirs.close()

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from meshrt.conversion import convert
 from meshrt.debug.dap.wire import Fields
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.operations import Data
@@ -118,7 +119,7 @@ class Configuration(Data, frozen=True, rename=_NAMES):
             if type(given.get(key)) is int:
                 given[key] = str(given[key])  # "meshRanks": 3
         try:
-            found = msgspec.convert(given, cls)
+            found = convert(given, cls)
         except msgspec.ValidationError as error:
             key = str(error).rpartition("`$.")[2].partition("`")[0].partition("[")[0]
             raise UsageError(f"{key} is {_EXPECTED[key]}; not {arguments[key]!r}") from None
