@@ -137,6 +137,7 @@ def test_a_breakpoint_in_fetched_code_shows_its_text(cluster: Cluster, script: P
 def test_an_ide_stops_in_fetched_code_at_its_path_on_the_machine_of_the_script(
     cluster: Cluster, script: Path, tmp_path: Path
 ) -> None:
+    pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
     program = start(cluster, script, "ide")
     helper, line = script.with_name("helper.py"), marked_line(str(script.with_name("helper.py")), "plain")
     assert program.stdin is not None and program.stdout is not None

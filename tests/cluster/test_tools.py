@@ -95,6 +95,7 @@ def test_tools_that_stop_ranks(working: Working) -> None:
 
 
 def test_an_ide_stops_ranks_of_both_machines(working: Working, cluster: Cluster) -> None:
+    pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
     ide = Ide([*cluster.inside, sys.executable, "-m", "meshrt", "dap", "--stdio"], {})
     ide.breakpoints[str(WORKING)] = [{"line": marked_line(str(WORKING), "next")}]
     with ide:
