@@ -5,7 +5,7 @@ A handshake of TLS takes about a millisecond of a processor on each side, and a 
 would let most of them wait longer than that, and begin anew with all of them.
 
 A turn ends with its handshake, and after `TURN_SECONDS` at the latest: a rank that does not answer, on a machine that
-is lost, holds nobody up for longer.
+is lost, delays no other for longer.
 """
 
 from __future__ import annotations

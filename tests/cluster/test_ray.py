@@ -168,6 +168,12 @@ def test_an_agent_ends_with_its_actor_and_is_replaced(cluster: Cluster) -> None:
     assert f"meshrt: host {lost.name}: Ray says: The actor is dead because" in err.decode()
 
 
+def cut_off(machine: Machine, output: IO[bytes]) -> None:
+    """Cut a machine off; the program says that it has lost it."""
+    machine.cut()
+    assert "HostLost" in (said := line_of("lost", output)) and f"on {machine.name}" in said
+
+
 @pytest.mark.nightly
 def test_a_node_that_is_cut_off_is_replaced_by_another() -> None:
     with machines(3) as made:
@@ -176,8 +182,7 @@ def test_a_node_that_is_cut_off_is_replaced_by_another() -> None:
         assert program.stdout is not None
         hosts = hosts_in(program.stdout)
         lost = next(machine for machine in made[1:] if machine.name in hosts)
-        lost.cut()
-        assert "HostLost" in (said := line_of("lost", program.stdout)) and f"on {lost.name}" in said
+        cut_off(lost, program.stdout)
         assert set(hosts_in(program.stdout)) == {machine.name for machine in made} - {lost.name}
         assert program.wait(100) == 0
         program.communicate()
@@ -195,8 +200,7 @@ def test_ranks_of_a_node_that_is_cut_off_are_started_again_on_another() -> None:
         first, second = hosts_in(program.stdout)
         assert places == [(first, "0"), (first, "1"), (second, "0"), (second, "1")]
         lost = next(machine for machine in made if machine.name == second)
-        lost.cut()
-        assert "HostLost" in (said := line_of("lost", program.stdout)) and f"on {second}" in said
+        cut_off(lost, program.stdout)
         (spare,) = {machine.name for machine in made} - {first, second}
         assert ast.literal_eval(line_of("again", program.stdout)) == [(spare, "0"), (spare, "1")]
         assert program.wait(100) == 0
