@@ -69,6 +69,7 @@ class ControlThread:
         operations: name -> handler.
         door: Connections of other machines come from here, as descriptors; None: they are given to `admit`.
         certificate: Of the program, for those; None: it has one machine so far.
+        agent_lost: Called when the agent has ended, or user code has closed the descriptors. On the thread.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class ControlThread:
         operations: dict[str, Callable[[Body], Body | None]],
         door: socket.socket | None = None,
         certificate: Certificate | None = None,
+        agent_lost: Callable[[], object] = lambda: None,
     ) -> None:
+        self._agent_lost = agent_lost
         self._link = Link(control, control_decoder()) if control is not None else None
         self._endpoint = endpoint
         self._deliver = deliver
@@ -274,8 +277,10 @@ class ControlThread:
         if events & selectors.EVENT_READ:
             frames = link.read()
             if frames is None:
-                # The agent is gone and the kernel's signal is on its way; or user code closed our descriptors.
-                os._exit(1)
+                with contextlib.suppress(KeyError, ValueError):
+                    self.selector.unregister(link.sock)
+                self._agent_lost()
+                return
             for frame in frames:
                 try:
                     self._on_frame(frame)

@@ -91,7 +91,7 @@ from meshrt.wire.tree import Event, Hint
 if TYPE_CHECKING:
     from meshrt.hooks.services import Waited
 
-__all__ = ["RankProcess", "rank_main"]
+__all__ = ["MAIN_SIGNAL", "RankProcess", "rank_main"]
 
 Q = TypeVar("Q")
 A = TypeVar("A", bound=Data)
@@ -105,13 +105,18 @@ _SETTLE = 1.0
 #: How many calls are named when they are cut off.
 _CALLS = 20
 #: Interrupts the main thread at any place; a real-time signal with no other use.
-_MAIN_SIGNAL = signal.SIGRTMIN + 6
+MAIN_SIGNAL = signal.SIGRTMIN + 6
 
 
 class RankProcess:
     """The services of this rank (`meshrt.hooks.services.RankServices`), and its life."""
 
-    def __init__(self, birth: Birth, plumbing: Plumbing) -> None:
+    def __init__(
+        self,
+        birth: Birth,
+        plumbing: Plumbing,
+        agent_lost: Callable[[], object] = lambda: os._exit(1),
+    ) -> None:
         self.mesh_id = birth.mesh_id
         self.mesh_name = birth.mesh_name
         self.rank = birth.rank
@@ -123,6 +128,8 @@ class RankProcess:
         self.signals_sent = self.signals_handled = 0
         self.signalled_ns = 0
         self.in_signal = False
+        #: Of `MAIN_SIGNAL`.
+        self._handler: Callable[[int, types.FrameType | None], object] = self.on_main_signal
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self._stopping = False
@@ -132,7 +139,7 @@ class RankProcess:
         self._exit: BaseException | None = None
         self._outputs: Sequence[LineOutput] = ()
         self._plumbing = plumbing
-        self.host = ActorHost(birth.mesh_id, birth.rank, self.report, self._main_queue, self._on_exit)
+        self.host = self._make_host()
         self.control = ControlThread(
             plumbing.listener,
             plumbing.control,
@@ -143,6 +150,7 @@ class RankProcess:
             self.operations,
             plumbing.door,
             birth.certificate,
+            agent_lost,
         )
         self.host.attach(self.control)
         supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver)
@@ -150,6 +158,9 @@ class RankProcess:
         self.serve(Cut, self._on_cut)
         self.serve(Stopped, self._on_stopped)
         self.serve_later(Supervise, supervising.ask)
+
+    def _make_host(self) -> ActorHost:
+        return ActorHost(self.mesh_id, self.rank, self.report, self._main_queue, self._on_exit)
 
     # -- life
 
@@ -175,14 +186,21 @@ class RankProcess:
             os.kill(self.pid, signal.SIGTERM)
 
     def _prepare(self) -> None:
-        birth = self._birth
         self._outputs = install_output()
-        self._fault_file = os.fdopen(self._plumbing.fault_file, "w", buffering=1)
-        faulthandler.enable(self._fault_file, all_threads=True)
-        faulthandler.register(STACK_SIGNAL, self._fault_file, all_threads=True)
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(MAIN_SIGNAL, self.on_main_signal)
+        self._take_part()
+        hold_sigterm_in_forks()
+
+    def _take_part(self) -> None:
+        """Join the program: shared memory, links, the hooks of the interpreter."""
+        birth = self._birth
+        self._fault_file = os.fdopen(self._plumbing.fault_file, "w", buffering=1)
+        faulthandler.enable(self._fault_file, all_threads=True)
+        faulthandler.register(STACK_SIGNAL, self._fault_file, all_threads=True)
         store = Store(
             os.fsdecode(birth.address.directory),
             birth.run_directory,
@@ -206,9 +224,6 @@ class RankProcess:
         )
         self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)
-        signal.signal(signal.SIGTERM, self._on_term)
-        hold_sigterm_in_forks()
-        signal.signal(_MAIN_SIGNAL, self._on_main_signal)
         if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
             # Not a hook: loading takes a while, and other exceptions meanwhile must find the debugger's hooks too.
             self.host.before_error.append(functools.partial(plugins.load, "debug", self, in_root=False))
@@ -293,11 +308,15 @@ class RankProcess:
             self._plumbing.listener.close()
             if self._plumbing.door is not None:
                 self._plumbing.door.close()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(_MAIN_SIGNAL, signal.SIG_DFL)
+        self._give_back_signals()
         sys.breakpointhook = sys.__breakpointhook__
         hooks.clear()
         plugins.clear()
+
+    def _give_back_signals(self) -> None:
+        """In a forked child."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(MAIN_SIGNAL, signal.SIG_DFL)
 
     def _thread_excepthook(self, args: threading.ExceptHookArgs) -> None:
         if self._stopping and args.exc_type.__name__ == "BdbQuit":
@@ -331,7 +350,7 @@ class RankProcess:
                 return None
             return sys.breakpointhook(*args, **kwargs)
 
-    def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
+    def on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: an exception of a hook is meant for the code that was interrupted.
         outermost, began = not self.in_signal, time.thread_time_ns()
         self.in_signal = True
@@ -350,12 +369,12 @@ class RankProcess:
 
     def signal_main(self) -> None:
         """Have the hooks in `signalled` run on the main thread. Raises MeshError if user code took the signal."""
-        if signal.getsignal(_MAIN_SIGNAL) != self._on_main_signal:
-            raise MeshError(f"code of this rank has taken signal {int(_MAIN_SIGNAL)}, which the debugger needs")
+        if signal.getsignal(MAIN_SIGNAL) != self._handler:
+            raise MeshError(f"code of this rank has taken signal {int(MAIN_SIGNAL)}, which the debugger needs")
         ident = threading.main_thread().ident
         if ident is not None:
             self.signals_sent += 1
-            signal.pthread_kill(ident, _MAIN_SIGNAL)
+            signal.pthread_kill(ident, MAIN_SIGNAL)
 
     def interject(self, function: Callable[[Waited], None]) -> bool:
         """Run ``function`` on the main thread if it waits in a ``get()`` now."""

@@ -29,7 +29,7 @@ COMMAND: AnyCommand = Command(
             "all columns. Without it, the least important columns are left out where a terminal is too narrow, and "
             "named below the table; through a pipe everything is written",
         ),
-        Option("--seconds", "wait so long for programs that are silent (1)", "", "S", default=1.0, convert=seconds_of),
+        Option("--seconds", "wait so long for programs that are silent (3)", "", "S", default=3.0, convert=seconds_of),
         Option("--json", "one object (docs/json.md)"),
     ),
     details=(

@@ -10,13 +10,17 @@ were sent to one process or to a group. Their effects are no failure, and the la
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from meshrt.commandline.command import Arguments
 from meshrt.errors import describe_exit, user_stack
@@ -31,26 +35,55 @@ from meshrt.host.osutil import die_with_parent
 from meshrt.transport.helper import interpreter
 from meshrt.transport.launcher import FAULT_FILE, launcher_file
 
-__all__ = ["show"]
+__all__ = ["Below", "run_below", "show"]
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 #: Signals that keys of a terminal send to all processes in its foreground.
 _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _STACK_MAX = 1 << 16
+#: Seconds that others have to notice the end of the script.
+_NOTICED = 1.0
 
 
 def show(arguments: Arguments) -> int:
-    """Run ``meshrt run``. Returns the exit code of the script; a signal that ends it ends this process too."""
+    """Run ``meshrt run`` of one process. Returns the exit code of the script, see `run_below`."""
+    return run_below(lambda _stacks: Below([*interpreter(), "-u", *arguments["words"]]))
+
+
+@dataclass(frozen=True)
+class Below:
+    """A script that is to run below this process.
+
+    Attributes:
+        command: Its words.
+        env: Variables that it gets beside those of this process.
+        descriptors: It inherits these; they are closed here.
+        noticed: Readable once others have noticed the end of the script, for which they need its process.
+    """
+
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    descriptors: Sequence[int] = ()
+    noticed: socket.socket | None = None
+
+
+def run_below(prepare: Callable[[int], Below]) -> int:
+    """Run a script. Returns its exit code; a signal that ends it ends this process too.
+
+    Args:
+        prepare: Returns the script, given the descriptor of the file that faulthandler writes to.
+    """
     memory = OutOfMemory()
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
+    below = prepare(stacks)
     # At a terminal both processes are in the foreground: the script may read, and Ctrl-C reaches both.
     alone = not os.isatty(0)
     passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until the script runs, to which they are passed on
     script = subprocess.Popen(
-        [*interpreter(), "-u", *arguments["words"]],
-        env={**os.environ, FAULT_FILE: f"{stacks}:{os.getpid()}"},
-        pass_fds=[stacks],
+        below.command,
+        env={**os.environ, **below.env, FAULT_FILE: f"{stacks}:{os.getpid()}"},
+        pass_fds=[stacks, *below.descriptors],
         process_group=0 if alone else None,
         preexec_fn=functools.partial(_in_script, os.getpid()),
     )
@@ -63,6 +96,13 @@ def show(arguments: Arguments) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on if alone or number not in _OF_A_TERMINAL else signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    for descriptor in below.descriptors:
+        os.close(descriptor)
+    if below.noticed is not None:
+        os.waitid(os.P_PID, script.pid, os.WEXITED | os.WNOWAIT)
+        below.noticed.settimeout(_NOTICED)
+        with contextlib.suppress(OSError):
+            below.noticed.recv(1)
     code = script.wait()
     if code >= 0:
         return code

@@ -17,7 +17,7 @@ class Fate:
     """Why a rank (or an actor on it) will not answer any more.
 
     ``kind`` is ``"died"`` (its process ended), ``"unborn"`` (it could not be started), ``"host"`` (its agent ended),
-    ``"stopped"`` (by ``stop()``) or ``"link"`` (the connection broke, the process lives).
+    ``"stopped"`` (by ``stop()``, or as ``hint`` says) or ``"link"`` (the connection broke, the process lives).
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Fate:
             case "host":
                 return "was lost with its host agent" + (f" ({self.hint})" if self.hint else "")
             case "stopped":
-                return "was stopped"
+                return self.hint or "was stopped"
         return "closed its connection"
 
     def on_root_clock(self, clock: HostClock) -> Fate:

@@ -2,10 +2,10 @@
 
 Hooks of a rank: ``proc_ready`` (once, when it serves), ``endpoint_enter`` / ``endpoint_exit`` / ``endpoint_error``,
 ``raised`` (every uncaught exception of user code, also in threads and tasks), ``variables`` (names that hold memory),
-``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``. In any
-process: ``message_sent`` (a call is about to be sent), ``hold_changed`` (deadlines are suspended, or resumed). The
-plug-ins in `meshrt.hooks.plugins.PULSE_PLUGINS` need the pulse: they are loaded at the first ping of a rank instead of
-on first use.
+``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``,
+``program_lost``. In any process: ``message_sent`` (a call is about to be sent), ``hold_changed`` (deadlines are
+suspended, or resumed). The plug-ins in `meshrt.hooks.plugins.PULSE_PLUGINS` need the pulse: they are loaded at the
+first ping of a rank instead of on first use.
 
 Hooks are optional, typed and synchronous; an empty hook costs one test of an empty list. A hook that fails is reported
 and switched off, and the program goes on; with ``strict`` (the tests) it raises.
@@ -42,6 +42,9 @@ class Hooks:
         self.raised: list[Callable[[Raised], None]] = []
         #: Rank side, on the control thread.
         self.proc_closing: list[Callable[[], None]] = []
+        #: Rank side, on the control thread: the program is gone, and the process goes on without it (a rank that has
+        #: joined). What holds user code resumes it.
+        self.program_lost: list[Callable[[], None]] = []
         #: Rank side, on the control thread, about once a second; must not block.
         self.pulse: list[Callable[[], None]] = []
         #: Rank side, on the main thread, in a signal handler: `RankServices.signal_main` was called. Gets the stack

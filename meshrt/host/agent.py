@@ -19,19 +19,21 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from meshrt.errors import MeshError, ProtocolError
+from meshrt.errors import MeshError, ProtocolError, UsageError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import body_of
 from meshrt.host import osutil
 from meshrt.host.births import Program, checked
-from meshrt.host.child import Birth, Child
+from meshrt.host.child import Birth, Child, Plumbing
 from meshrt.host.code.relay import Kept as KeptCode
 from meshrt.host.code.texts import serve_code
 from meshrt.host.dumps import Dumps
 from meshrt.host.elsewhere import Doors, OwnDirectories, error_file, remove_sockets, search_path
 from meshrt.host.family import Families
+from meshrt.host.fates import fate_of
 from meshrt.host.gather import Gathers
 from meshrt.host.logspace import LogSpace
+from meshrt.host.meeting import Meeting
 from meshrt.host.memory import Measures
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.output import Stream
@@ -75,6 +77,7 @@ from meshrt.wire.tree import (
     Joined,
     Kept,
     LeaveGather,
+    Leaving,
     Located,
     Measure,
     MeshStopped,
@@ -138,6 +141,8 @@ class Agent:
         self._measures = Measures(self._children, self._root.tell, self._later, lambda: self._store)
         #: Ranks that are not read from until the root has read what they have sent before.
         self._muted: set[Child] = set()
+        #: Where processes that something else has started become ranks.
+        self._meetings: list[Meeting] = []
         #: Requests to start ranks of which the last message is still to come, by mesh.
         self._incomplete: dict[str, list[Spawn]] = {}
         self._out_of_memory = OutOfMemory()
@@ -307,12 +312,26 @@ class Agent:
             self._code.compare_again()
         asked = program.births(incomplete, self._strays.families.new, self._root_pipe)
         births = checked(asked, None if self._own is None else len(self._children), self._not_started)
-        if spawn.preload:
+        if spawn.meeting:
+            self._meet(spawn.meeting, list(births), program.run_directory)
+        elif spawn.preload:
             self._starter.start_preloaded(
                 spawn.mesh, births, program.run_directory, list(spawn.preload), dict(spawn.common_env)
             )
         else:
             self._starter.start(births, program.run_directory)
+
+    def _meet(self, name: str, births: list[Birth], log_directory: str) -> None:
+        """Have processes join, at the socket of this name."""
+
+        def prepare(birth: Birth) -> tuple[Child, Plumbing] | None:
+            return self._starter.prepare_joined(birth, log_directory)
+
+        try:
+            self._meetings.append(Meeting(self._selector, name, births, prepare, self._adopt, self._later))
+        except (OSError, UsageError) as error:
+            for birth in births:
+                self._not_started(birth, f"there is no place where it could join: {error}")
 
     def _adopt(self, child: Child, pid: int) -> None:
         child.pid = pid
@@ -321,8 +340,9 @@ class Agent:
             child.pidfd = os.pidfd_open(pid)
             self._watch(child)
         except OSError as error:
-            os.kill(pid, signal.SIGKILL)
-            self._reap(pid)
+            if not child.joined:
+                os.kill(pid, signal.SIGKILL)
+                self._reap(pid)
             self._children.pop(address, None)
             self._unwatch(child)
             child.close()
@@ -427,6 +447,8 @@ class Agent:
                 self._pulse.answered(child)
             case Hint(text=text):
                 child.hint = text
+            case Leaving():
+                child.leaving = True
             case DroppedEvents(events=events):
                 self._root.note_dropped(child.address, _counts(events))
             case _:
@@ -436,6 +458,8 @@ class Agent:
     def _distrust(self, child: Child, error: Exception) -> None:
         """User code wrote into the runtime's descriptors: this rank cannot be trusted any more."""
         child.hint = f"its control link was broken by user code: {type(error).__name__}: {error}"
+        if child.joined:
+            return  # nothing is read of it any more
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
@@ -458,28 +482,25 @@ class Agent:
             self._selector.unregister(child.link.sock)
         self._pass_on(child, child.link.drain())
         self._last_output(child)
-        status = self._reap(child.pid)
+        status = osutil.status_of(child.pidfd, child.pid) if child.joined else self._reap(child.pid)
         os.close(child.pidfd)
-        low, high = self._ended(child)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             child.hint = child.hint or self._out_of_memory.evidence()
-        fate = Fate(
-            "died",
-            host=child.birth.host,
-            pid=child.pid,
-            exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
-            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            stack=child.crash_text(),
-            log_tail=child.log.tail.short(),
-            hint=child.hint,
-            low=low,
-            high=high,
-        )
-        if child.birth.mesh_id in self._stopping and not _crashed(child, fate):
-            fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
+        fate = fate_of(child, status, self._ended(child), stopping=child.birth.mesh_id in self._stopping)
         if self._own is not None:
             for part in error_file(child.birth):
                 self._root.tell(Event(FilePart.name(), body_of(part)), child.address)
+        self._bury(child, fate)
+
+    def _let_go(self, child: Child) -> None:
+        """The mesh is stopped, and the process of this rank goes on without it."""
+        child.gone = True
+        self._muted.discard(child)
+        self._unwatch(child)
+        self._bury(child, Fate("stopped", host=child.birth.host, pid=child.pid))
+
+    def _bury(self, child: Child, fate: Fate) -> None:
+        """Report the end of a rank, and free what it had."""
         self._pulse.forget(child)
         del self._children[child.address]
         self._gathers.forget(child.address)
@@ -567,6 +588,11 @@ class Agent:
         for child in self._of(mesh):
             if child.pid:
                 self._send_rank(child, request)
+            if child.joined:
+                self._let_go(child)
+        for meeting in self._meetings:
+            if meeting.mesh == mesh:
+                meeting.close()
         if stop.drain:
             self._later(grace, lambda: self._cut(mesh))
         self._later(grace + _KILL_AFTER, lambda: self._kill(mesh))
@@ -609,13 +635,6 @@ class Agent:
 
     def _warn(self, text: str) -> None:
         self._root.tell(Warn(text))
-
-
-def _crashed(child: Child, fate: Fate) -> bool:
-    """Whether a rank that was to stop has ended otherwise: neither with its actors nor by a request to end."""
-    if fate.signal == signal.SIGKILL:
-        return not child.killed
-    return fate.exit_code != 0 and fate.signal != signal.SIGTERM
 
 
 def _counts(sent: dict[str, int]) -> dict[str, int]:

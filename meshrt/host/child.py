@@ -64,7 +64,7 @@ class Birth:
 
 @dataclass
 class Plumbing:
-    """The rank's ends of its sockets and pipes."""
+    """The rank's ends of its sockets and pipes; the pipes are -1 where it keeps its own output."""
 
     control: socket.socket
     listener: socket.socket
@@ -84,8 +84,9 @@ class Plumbing:
         self.control.close()
         self.listener.close()
         self.door.close()
-        os.close(self.stdout)
-        os.close(self.stderr)
+        for pipe in (self.stdout, self.stderr):
+            if pipe >= 0:
+                os.close(pipe)
 
 
 @dataclass(eq=False)
@@ -100,6 +101,12 @@ class Child:
     path: str
     #: Gives the rank connections of other machines.
     door: socket.socket
+    #: Something else has started its process (`meshrt.host.meeting`): this agent is not its parent, and never ends it.
+    joined: bool = False
+    #: It has reported the exception that ends it.
+    leaving: bool = False
+    #: Closed when its end was noticed, for a parent that waits for that.
+    watcher: socket.socket | None = None
     pid: int = 0
     pidfd: int = -1
     #: Why the agent itself had to end it.
@@ -115,8 +122,12 @@ class Child:
     last_dump: str = ""
 
     @classmethod
-    def prepare(cls, birth: Birth, log: Log) -> tuple[Child, Plumbing]:
-        """Make both ends of the plumbing. Raises OSError when descriptors run out; nothing is left then."""
+    def prepare(cls, birth: Birth, log: Log, *, joined: bool = False) -> tuple[Child, Plumbing]:
+        """Make both ends of the plumbing. Raises OSError when descriptors run out; nothing is left then.
+
+        Args:
+            joined: Its process exists, and keeps its own standard output and error.
+        """
         cleanup: list[Callable[[], object]] = []
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -129,7 +140,7 @@ class Child:
             cleanup += [door[0].close, door[1].close]
             door[0].setblocking(False)
             pipes = []
-            for _ in range(2):
+            for _ in range(0 if joined else 2):
                 pipe = os.pipe2(os.O_CLOEXEC)
                 pipes.append(pipe)
                 cleanup += [lambda fd=fd: os.close(fd) for fd in pipe]  # type: ignore[misc]
@@ -138,9 +149,10 @@ class Child:
             for close in reversed(cleanup):
                 close()
             raise
-        streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
-        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path, door[0])
-        return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file, door[1])
+        streams = [Stream(pipe[0], log, err=err) for pipe, err in zip(pipes, (False, True), strict=False)]
+        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path, door[0], joined)
+        stdout, stderr = (pipe[1] for pipe in pipes) if pipes else (-1, -1)
+        return child, Plumbing(theirs, listener, stdout, stderr, fault_file, door[1])
 
     @property
     def address(self) -> Address:
@@ -155,6 +167,8 @@ class Child:
             stream.end()
         self.log.close()
         os.close(self.fault_file)
+        if self.watcher is not None:
+            self.watcher.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import resource
 import signal
 import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,10 +23,12 @@ __all__ = [
     "kill_child",
     "kill_run",
     "outgoing_address",
+    "outlive_parent",
     "raise_file_limit",
     "resident_bytes",
     "set_name",
     "set_subreaper",
+    "status_of",
 ]
 
 _PR_SET_PDEATHSIG = 1
@@ -53,6 +57,11 @@ def die_with_parent(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def outlive_parent() -> None:
+    """Undo `die_with_parent`."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def set_subreaper() -> None:
@@ -99,6 +108,30 @@ def forget_bytes(descriptor: int, length: int) -> None:
     if _libc.fallocate(descriptor, _PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(length)) != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"fallocate: {os.strerror(error)}")
+
+
+#: ioctl of a pidfd (Linux 6.13), with a ``struct pidfd_info`` of 64 bytes: its mask is the first, and the status of a
+#: process that was reaped (Linux 6.15) the last of its fields.
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_INFO = struct.Struct("Q52xi")
+
+
+def status_of(pidfd: int, pid: int) -> int | None:
+    """Return the wait status of a process that has ended and is no child of this one; None: it is not known any more.
+
+    The kernel tells it as long as its parent has not reaped it, and, if it is not too old, behind that as well.
+    """
+    with contextlib.suppress(OSError, IndexError):
+        state, *fields = reserve.run(Path(f"/proc/{pid}/stat").read_text).rpartition(") ")[2].split()
+        if state == "Z":
+            return int(fields[-1])
+    with contextlib.suppress(OSError):
+        answer = fcntl.ioctl(pidfd, _PIDFD_GET_INFO, _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+        mask, status = _PIDFD_INFO.unpack(answer)
+        if mask & _PIDFD_INFO_EXIT:
+            return int(status)
+    return None
 
 
 def resident_bytes(pid: int) -> int:

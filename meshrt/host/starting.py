@@ -122,7 +122,11 @@ class Starter:
         self._selector.register(zygote.pipe, selectors.EVENT_READ, lambda _events: self._from_zygote(zygote))
         self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
 
-    def _prepare(self, birth: Birth, log_directory: str) -> tuple[Child, Plumbing] | None:
+    def prepare_joined(self, birth: Birth, log_directory: str) -> tuple[Child, Plumbing] | None:
+        """Return both ends of the plumbing of a rank whose process exists; None: there is none, which was reported."""
+        return self._prepare(birth, log_directory, joined=True)
+
+    def _prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing] | None:
         log: Log
         if self.output_queue is not None:
             log = SentLog((birth.mesh_id, birth.rank), self.output_queue, self._warn)
@@ -130,7 +134,7 @@ class Starter:
             path = log_path(log_directory, birth.mesh_name, birth.mesh_id, birth.rank)
             log = RankLog(path, self._warn, self.log_space)
         try:
-            return Child.prepare(birth, log)
+            return Child.prepare(birth, log, joined=joined)
         except OSError as error:
             hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
             self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")

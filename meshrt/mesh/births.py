@@ -48,6 +48,7 @@ class Births:
             common_env=dict(spec.env),
             preload=list(spec.preload),
             operations=[(each.name(), body_of(each)) for each in operations],
+            meeting=spec.meeting,
         )
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
         if spec.own_devices:

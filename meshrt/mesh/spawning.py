@@ -91,7 +91,8 @@ class Spawning:
             self._names += 1
             name = spec.name or f"mesh{self._names}"
         births = functools.partial(self._births.frames, spec)
-        progress = Progress(count, self._terminal)
+        # Of ranks that join, the terminal is their own.
+        progress = Progress(0 if spec.meeting else count, self._terminal)
         record = MeshRecord(secrets.token_hex(4), name, spec, agents, self._driver, owner, births, progress)
         frames: dict[AgentLink, list[bytes]] = {}
         for agent in record.agents:

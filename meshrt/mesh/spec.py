@@ -95,6 +95,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
     own_devices: bool = False
     #: Whether the terminal shows which rank has printed a line.
     prefixed: bool = True
+    #: Where processes that something else starts become its ranks (`meshrt.host.meeting`); "": it is their parent.
+    meeting: str = ""
 
     @classmethod
     def make(
@@ -108,6 +110,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         devices: Devices = "all",
         *,
         prefixed: bool = True,
+        meeting: str = "",
     ) -> MeshSpec:
         """Check what the user gave. Raises UsageError."""
         for label, size in sizes.items():
@@ -141,7 +144,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
             common = {**common, _VARIABLE: _POST_MORTEM[post_mortem]}
         _check_switches(os.environ)
         own = _checked_devices(devices, [common, *rank_env.values()])
-        return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules, own, prefixed)
+        checked = check_name("a mesh", name) if name else ""
+        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, meeting)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).

@@ -21,7 +21,9 @@ from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.proc_mesh import start_mesh
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Point
+from meshrt.spmd import launched
 from meshrt.spmd.main import Main
+from meshrt.spmd.place import place_of
 from meshrt.spmd.world import World, dimensions
 
 __all__ = ["ACTOR", "show"]
@@ -33,8 +35,12 @@ ACTOR = "main"
 def show(arguments: Arguments) -> int:
     """Run ``meshrt run``. Returns the exit status: 1 if a rank has failed."""
     ranks, mesh = arguments["nproc_per_node"], arguments["mesh"]
-    if ranks is None and not mesh:
-        return run_alone(arguments)
+    if ranks is None:
+        place = place_of(os.environ)
+        if place is not None:
+            return launched.run(place, arguments["words"], mesh, ACTOR)
+        if not mesh:
+            return run_alone(arguments)
     sizes = dimensions(ranks, mesh)
     script = Script(arguments["words"])
     return script.guard(lambda: _run(arguments["words"], sizes, arguments["max_restarts"]))

@@ -47,6 +47,7 @@ __all__ = [
     "Kept",
     "Later",
     "LeaveGather",
+    "Leaving",
     "Locate",
     "Located",
     "Measure",
@@ -127,6 +128,10 @@ class Ping(Message, frozen=True, tag="ping"):
 
     number: int = 0
     at: int = 0
+
+
+class Leaving(Message, frozen=True, tag="leaving"):
+    """The script of a rank that has joined has ended by an exception, which was reported; its exit follows from it."""
 
 
 class End(Message, frozen=True, tag="end"):
@@ -226,6 +231,7 @@ class Spawn(Message, frozen=True, tag="spawn"):
     """Ranks are to be started; ``more``: further messages of this mesh follow, to be served together with this one.
 
     ``operations`` are served by each rank before anything else; ``env`` is what only some ranks have, by rank.
+    ``meeting``: something else starts their processes, which join at the socket of this name; "": the agent does.
     """
 
     any_depth = True
@@ -240,6 +246,7 @@ class Spawn(Message, frozen=True, tag="spawn"):
     ranks: Sequence[int] = ()
     env: Mapping[str, Mapping[str, str]] = {}
     more: bool = False
+    meeting: str = ""
 
 
 class Stop(Message, frozen=True, tag="stop"):
@@ -447,7 +454,7 @@ class DroppedOfRanks(Message, frozen=True, tag="dropped"):
     ranks: Sequence[tuple[str, int, dict[str, int]]]
 
 
-FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
+FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | Leaving | DroppedEvents
 ToRank = Request | Answer | Refusal | Ping | End | Certified
 _OfRoot = Hello | Certified | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
 FromRoot = _OfRoot | Dial | Code | Kept | Located | StoreWay

@@ -25,6 +25,8 @@ from tests.support.programs import ROOT, another_program, environment, run_pytho
 from tests.support.waiting import wait_until
 
 WAIT = 20
+#: An option of ``ps``: on a busy machine a program may take longer to answer than a person wants to wait.
+PATIENT = ("--seconds", "1000")
 #: On standard error: the programs of these tests say on the other one how far they are.
 PRINTING = """
 import sys
@@ -49,7 +51,7 @@ def meshrt(*arguments: str, code: int = 0) -> str:
 
 def ps(*arguments: str, code: int = 0) -> dict[str, Any]:
     """The record of ``ps``."""
-    record = json.loads(meshrt("ps", "--seconds", "1000", "--json", *arguments, code=code))
+    record = json.loads(meshrt("ps", *PATIENT, "--json", *arguments, code=code))
     assert (record["schema"], record["command"]) == ("meshrt ps", "ps")
     return dict(record)
 
@@ -73,7 +75,7 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         # It is known to be stopped: nobody waits for it as long as was said.
         with paused(other.pid):
             record = ps("-v", code=1)
-            shown = meshrt("ps", "--seconds", "1000", code=1)
+            shown = meshrt("ps", *PATIENT, code=1)
         page = (ROOT / "docs" / "commands.md").read_text()
         assert all(
             f'"{key}"' in page for key in {*record, *own(record), *own(record)["meshes"][0]} - {"rows", "left_out"}
@@ -93,10 +95,10 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         assert "{hosts=2,gpus=2} debugee" in line
         # Of some ranks: a program that has none of them is not what was asked for.
         assert own(ps("--ranks", "stopped & gpus=1"))["meshes"][0]["states"] == {"stopped": 1}
-        assert str(other.pid) not in meshrt("ps", "--ranks", "stopped")
-        assert "| debugee      |      0 |" in meshrt("ps", "-v", "--ranks", "ranks(0)")
-        assert "no dimension" in meshrt("ps", "--ranks", "nodes=1", code=2)
-        assert "did you mean 'stopped'" in meshrt("ps", "--ranks", "stoped", code=2)
+        assert str(other.pid) not in meshrt("ps", *PATIENT, "--ranks", "stopped")
+        assert "| debugee      |      0 |" in meshrt("ps", *PATIENT, "-v", "--ranks", "ranks(0)")
+        assert "no dimension" in meshrt("ps", *PATIENT, "--ranks", "nodes=1", code=2)
+        assert "did you mean 'stopped'" in meshrt("ps", *PATIENT, "--ranks", "stoped", code=2)
         # One that is killed leaves its directory, and is not shown.
         other.kill()
         other.wait(WAIT)
@@ -114,8 +116,8 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
         of_both, idle = own(ps())["meshes"]
         assert (of_both["states"], of_both["silent"]) == ({"running": 2, "not-answering": 2}, {why: [2, 3]})
         assert (idle["states"], idle["silent"]) == ({"running": 1}, {})
-        assert f"5: 3 running, 2 not-answering ({why}: they may run)" in meshrt("ps")
-        shown = meshrt("ps", "-v", "--ranks", "not-answering")
+        assert f"5: 3 running, 2 not-answering ({why}: they may run)" in meshrt("ps", *PATIENT)
+        shown = meshrt("ps", *PATIENT, "-v", "--ranks", "not-answering")
         assert f"not answering: 2-3 ({why})" in shown and "running" not in shown
     every = [{"running": 4}, {"running": 1}]
     # On a busy machine the agent, which has been stopped, may take more than one question.
@@ -123,7 +125,7 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
 
 
 def test_programs_that_have_failed_are_pointed_at() -> None:
-    assert "no meshrt program of this user is running" in meshrt("ps")
+    assert "no meshrt program of this user is running" in meshrt("ps", *PATIENT)
     code = "import os\nfrom tests.support.actors import Failing\nfrom meshrt import proc_mesh\n"
     code += "proc_mesh(n=1).spawn('failing', Failing).get().fail.call().get()"
     assert run_python("-c", code).returncode == 1
@@ -131,7 +133,7 @@ def test_programs_that_have_failed_are_pointed_at() -> None:
     assert failed["outcome"] == "failed"
     assert "LookupError: rank 0 fails" in failed["cause"]
     assert "LookupError: rank 0 fails" in meshrt("postmortem", failed["program"])
-    assert f"meshrt postmortem {failed['program']}" in meshrt("ps")
+    assert f"meshrt postmortem {failed['program']}" in meshrt("ps", *PATIENT)
     assert f"has ended; meshrt postmortem {failed['program']} shows what failed there" in meshrt(
         "memory", failed["program"], code=2
     )
@@ -158,7 +160,7 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
         other.communicate("\n", timeout=WAIT)
     entry = ps()["failed"][0]
     assert (entry["program"], entry["outcome"]) == (found.run_id, "handled")
-    said = next(line for line in meshrt("ps").splitlines() if found.run_id in line)
+    said = next(line for line in meshrt("ps", *PATIENT).splitlines() if found.run_id in line)
     assert said.startswith("ended ") and "ago, after a failure that it had handled: failing rank 0" in said
     assert "the program had handled this failure, and ended otherwise" in meshrt("postmortem", found.run_id)
     assert json.loads(meshrt("postmortem", found.run_id, "--list", "--json"))["running"] is None
@@ -169,7 +171,7 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
         wait_until(lambda: (found.run_directory / "failure-1.json").exists(), WAIT)
         other.kill()
     assert ps()["failed"][0]["outcome"] == "" and re.search(
-        r"was ended \d+ s ago, after a failure: failing", meshrt("ps")
+        r"was ended \d+ s ago, after a failure: failing", meshrt("ps", *PATIENT)
     )
 
 
@@ -282,10 +284,10 @@ def test_a_rank_to_compare_with_that_does_not_exist() -> None:
 def test_no_program_has_such_ranks() -> None:
     proc_mesh(n=2).spawn("debugee", Debugee).get(WAIT)
     with another_program("from meshrt import *\nproc_mesh(n=1).spawn('a', Actor).get()"):
-        said = meshrt("ps", "--ranks", "9", code=2)
+        said = meshrt("ps", *PATIENT, "--ranks", "9", code=2)
         assert said.startswith("meshrt ps: no program has such ranks\n")
         assert said.count("rank 9 does not exist") == 2
-        one = meshrt("ps", str(os.getpid()), "--ranks", "9", code=2)
+        one = meshrt("ps", *PATIENT, str(os.getpid()), "--ranks", "9", code=2)
     assert one.startswith("meshrt ps: rank 9 does not exist: there are 2 ranks\n")
 
 

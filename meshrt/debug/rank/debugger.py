@@ -69,6 +69,8 @@ class RankDebugger:
         self._sources = SourceFetcher(services)
         self._exit_lock = threading.Lock()
         self._closing = False
+        #: The program is gone, and the process goes on.
+        self._lost = False
         #: Threads in which breakpoints are ignored.
         self._quiet: set[int] = set()
         self._table = BreakTable()
@@ -145,7 +147,9 @@ class RankDebugger:
 
     def _opened(self, session: RankSession) -> None:
         self._mind_exits()
-        if self._closing:
+        if self._lost:
+            session.resume()
+        elif self._closing:
             session.close()
 
     def _new_session(self, call: EndpointCall, thread: str) -> RankSession:
@@ -291,6 +295,12 @@ class RankDebugger:
         for session in self._sessions:
             session.close()
 
+    def program_lost(self) -> None:
+        """Resume every stopped thread, for good: nobody can type at its prompt any more."""
+        self._closing = self._lost = True
+        for session in self._sessions:
+            session.resume()
+
     def serve(self) -> None:
         """Register the operations and hooks with the runtime."""
         services = self._services
@@ -305,6 +315,7 @@ class RankDebugger:
         hooks.variables.append(lambda: variables_of(self._sessions))
         hooks.signalled.append(self.signalled)
         hooks.proc_closing.append(self.proc_closing)
+        hooks.program_lost.append(self.program_lost)
 
     def forked(self) -> None:
         """In a forked child of user code: stop nothing and trace nothing."""

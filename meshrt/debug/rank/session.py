@@ -199,6 +199,11 @@ class RankSession:
         self.console.feed(answer.line)
         return True
 
+    def resume(self) -> None:
+        """Resume the endpoint from this prompt, and from every later one."""
+        self._open = 0
+        self.console.release(closing=False)
+
     def close(self) -> None:
         """Abort the endpoint at this prompt, or at the next one: the mesh is being stopped."""
         self.console.release(closing=True)

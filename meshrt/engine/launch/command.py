@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Generator
 
 from meshrt.commandline.command import Arguments
 from meshrt.engine.launch.binding import unbind
@@ -18,7 +19,7 @@ from meshrt.mesh.engine import use_engine
 from meshrt.mesh.program import start_root
 from meshrt.transport.helper import interpreter
 
-__all__ = ["show"]
+__all__ = ["be_host", "run_engine", "show"]
 
 
 def show(arguments: Arguments) -> int:
@@ -35,17 +36,26 @@ def show(arguments: Arguments) -> int:
     rendezvous = choose(found, variables) if found.hosts > 1 else None
     if found.index == 0 or rendezvous is None:
         return _run_script(found, rendezvous, fewest, arguments)
-    return _be_host(found, rendezvous, arguments["timeout"])
+    return be_host(found, rendezvous, arguments["timeout"])
 
 
-def _be_host(found: Launched, rendezvous: Rendezvous, seconds: float) -> int:
-    """Become the agent of this host, in this process: signals, limits and devices stay those of the launcher."""
+def be_host(
+    found: Launched, rendezvous: Rendezvous, seconds: float, before: Callable[[], object] = lambda: None
+) -> int:
+    """Become the agent of this host, in this process: signals, limits and devices stay those of the launcher.
+
+    Args:
+        before: Called when host 0 has answered.
+    Raises:
+        TimeoutError: Host 0 has not answered in time.
+    """
     text = rendezvous.wait(seconds, lambda line: _tell(f"host {found.index}: {line}"))
     rendezvous.way.leave()
     file = os.memfd_create("meshrt-invitation", os.MFD_CLOEXEC)
     os.write(file, text)
     os.lseek(file, 0, os.SEEK_SET)
     os.dup2(file, 0)
+    before()
     words = [*interpreter(), str(AGENT_PROGRAM), "-", identity(found.index)]
     sys.stdout.flush()
     os.execv(words[0], words)
@@ -58,8 +68,23 @@ def _tell(text: str) -> None:
 
 
 def _run_script(found: Launched, rendezvous: Rendezvous | None, fewest: int, arguments: Arguments) -> int:
+    with run_engine(found, rendezvous, fewest, arguments["timeout"]):
+        return Script(arguments["words"]).run()
+
+
+@contextlib.contextmanager
+def run_engine(
+    found: Launched, rendezvous: Rendezvous | None, fewest: int, seconds: float
+) -> Generator[None, None, None]:
+    """Have the meshes of this process be placed on the hosts of its launcher, which join by the rendezvous.
+
+    Args:
+        found: This process, on host 0.
+        rendezvous: None: there is one host.
+        fewest, seconds: How many hosts have to join before the first mesh starts, and how long that may take.
+    """
     root = start_root()
-    engine = LaunchEngine(found, fewest, arguments["timeout"], _tell)
+    engine = LaunchEngine(found, fewest, seconds, _tell)
     if rendezvous is None:
         engine.open(root.program, b"", 0)
     else:
@@ -67,7 +92,7 @@ def _run_script(found: Launched, rendezvous: Rendezvous | None, fewest: int, arg
         engine.on_complete.append(rendezvous.way.close)
     use_engine(engine)
     try:
-        return Script(arguments["words"]).run()
+        yield
     finally:  # also where there is no script: the other hosts are to end, too
         engine.linger()
         if rendezvous is not None:

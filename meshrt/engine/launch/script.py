@@ -12,6 +12,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
 from meshrt.errors import UsageError
+from meshrt.files import RUNTIME_FILES
 
 __all__ = ["Script"]
 
@@ -106,9 +107,9 @@ def _spec_of(name: str) -> ModuleSpec:
 
 
 def _show(error: BaseException) -> None:
-    """Do what Python does with an error that nothing catches, without the frames of this file."""
+    """Do what Python does with an error that nothing catches, without the frames that have run the script."""
     walker: TracebackType | None = error.__traceback__
-    while walker is not None and walker.tb_frame.f_code.co_filename == __file__:
+    while walker is not None and walker.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES):
         walker = walker.tb_next
     error.__traceback__ = walker
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, walker

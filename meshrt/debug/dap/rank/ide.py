@@ -124,3 +124,4 @@ def load(services: RankServices) -> None:
     hooks.signalled.append(ide.signalled)
     hooks.endpoint_error.append(ide.endpoint_error)
     hooks.proc_closing.append(ide.proc_closing)
+    hooks.program_lost.append(ide.proc_closing)

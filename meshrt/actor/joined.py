@@ -1,0 +1,159 @@
+"""A rank in a process that something else has started: a launcher of scripts, or a pool.
+
+::
+
+    main thread      the script: one call of the actor `main`, which began before the process joined
+    further actors   a thread each
+    meshrt-control   the control thread
+
+The process belongs to whatever has started it. It keeps its standard streams, its signals but one, its exit status and
+its `__main__`; the program never ends it. When the program is gone it goes on as if there had been none.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+
+from meshrt.actor.actors import ActorHost
+from meshrt.actor.context import ActorInstance, CallContext
+from meshrt.actor.errors import describe_exception, tell_stray
+from meshrt.actor.execute import Execution, Executor
+from meshrt.actor.mailbox import Mailbox
+from meshrt.actor.process import MAIN_SIGNAL, RankProcess
+from meshrt.errors import RemoteException
+from meshrt.hooks.table import hooks
+from meshrt.host.child import Birth, Plumbing
+from meshrt.selection import Shape
+from meshrt.wire.errors import in_brief
+from meshrt.wire.operations import ActorBegun, ActorSpawned, Unhandled
+from meshrt.wire.tree import Leaving
+
+__all__ = ["JoinedRank", "MainCall"]
+
+#: Seconds for the last messages of the control thread.
+_SETTLE = 1.0
+
+
+class MainCall:
+    """The call that runs on the main thread of a process from its start: known to the program once it has joined.
+
+    On the main thread.
+
+    Args:
+        actor, endpoint: What it is shown as.
+        script: What is shown as the actor itself: its attributes are its names.
+        shape, rank: The mesh of the process and its place there.
+    """
+
+    def __init__(self, actor: str, endpoint: str, script: object, shape: Shape, rank: int) -> None:
+        point = shape.extent.point(rank)
+        self.script = script
+        self.instance = ActorInstance(actor, type(script).__qualname__, "", point)
+        self.context = CallContext(self.instance, endpoint, shape, rank)
+        self.thread = threading.get_ident()
+        self._handle: Callable[[int, FrameType | None], object] | None = None
+        # Only the main thread may set it, and the process joins on another one.
+        signal.signal(MAIN_SIGNAL, self.on_signal)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Pass on the signal of the rank."""
+        if self._handle is not None:
+            self._handle(number, frame)
+
+    def handled_by(self, handle: Callable[[int, FrameType | None], object]) -> None:
+        """The process has joined. Any thread."""
+        self._handle = handle
+
+
+class JoinedRank(RankProcess):
+    """The services of this rank, in a process with a life of its own. Any thread, unless said otherwise.
+
+    Args:
+        birth, plumbing: From the host agent.
+        main: The call that runs.
+    """
+
+    def __init__(self, birth: Birth, plumbing: Plumbing, main: MainCall) -> None:
+        super().__init__(birth, plumbing, self._lost)
+        self.lost = False
+        self._call = main
+        self._handler = main.on_signal
+
+    def _make_host(self) -> ActorHost:
+        # No actor gets the main thread.
+        return ActorHost(self.mesh_id, self.rank, self.report, None)
+
+    def join(self) -> None:
+        """Take part, and serve from now on. The main thread does not run meanwhile, or waits for this."""
+        call = self._call
+        call.instance.mesh_id = self.mesh_id
+        self._take_part()
+        self._executor = executor = Executor(
+            self.mesh_id, self.rank, call.instance.name, _no_setup, _nobody_told, self.host.before_error, []
+        )
+        executor.state, executor.actor, executor.instance = "ready", call.script, call.instance
+        mailbox = Mailbox(executor, lambda _executor, _error: None)
+        mailbox.thread = call.thread
+        mailbox.running = Execution(0, None, (), {}, call.context, no_reply=True)
+        mailbox.calls = 1
+        self.host.mailboxes[mailbox.name] = self.host.main_mailbox = mailbox
+        call.handled_by(self.on_main_signal)
+        self.control.start(self, self.runtime.driver, self._birth.operations)
+        if hooks.proc_ready:
+            hooks.run(hooks.proc_ready)
+        self.report(ActorSpawned(self.mesh_id, mailbox.name, call.context.shape.to_wire()))
+        self.report(ActorBegun(mailbox.name))
+        if hooks.endpoint_enter:
+            hooks.run(hooks.endpoint_enter, call.context.call)
+
+    def raised(self, error: BaseException) -> None:
+        """The call has ended by an exception, which leaves the process. The main thread, while it is handled."""
+        if self.lost:
+            return
+        call = self._call.context.call
+        hooks.run(self.host.before_error)
+        if hooks.endpoint_error:
+            hooks.run(hooks.endpoint_error, call, error)
+        hooks.run(self.host.before_raised)
+        what = self._call.context.endpoint
+        remote = replace(describe_exception(error), failure=tell_stray(error, call, what))
+        # Python prints it.
+        self.report(Unhandled(call.actor, what, in_brief(remote), time.monotonic_ns(), said=True))
+        self.control.send(Leaving())
+
+    def ends(self) -> None:
+        """The call has ended, and the process ends as every process of Python does. The main thread."""
+        if self.lost:
+            return
+        if hooks.endpoint_exit:
+            hooks.run(hooks.endpoint_exit, self._call.context.call)
+        self.control.settle(_SETTLE)
+
+    def _lost(self) -> None:
+        """The program is gone. On the control thread."""
+        self.lost = True
+        sys.breakpointhook = sys.__breakpointhook__
+        if hooks.program_lost:
+            hooks.run(hooks.program_lost)
+
+    def _on_stop(self, drain: bool, why: str) -> None:
+        """The program ends; the process does not."""
+        self._lost()
+
+    def _give_back_signals(self) -> None:
+        if signal.getsignal(MAIN_SIGNAL) == self._handler:
+            signal.signal(MAIN_SIGNAL, signal.SIG_DFL)
+
+
+def _no_setup(_setup: Callable[[], object]) -> None:
+    """A process that exists is not set up."""
+
+
+def _nobody_told(_context: CallContext, _remote: RemoteException) -> None:
+    """Its errors leave the process, which tells them itself."""

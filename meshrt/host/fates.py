@@ -1,0 +1,51 @@
+"""How a rank has ended, from what the kernel, its log and its fault file say."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from meshrt.hooks.fate import Fate
+from meshrt.host.child import Child
+
+__all__ = ["fate_of"]
+
+
+def fate_of(child: Child, status: int | None, span: tuple[int, int], *, stopping: bool) -> Fate:
+    """Return the fate of a rank whose process has ended.
+
+    Args:
+        status: Its wait status; None: it is not known.
+        span: When it ended: not before, not after; monotonic ns.
+        stopping: Its mesh is being stopped.
+    """
+    exit_code = os.waitstatus_to_exitcode(status) if status is not None and os.WIFEXITED(status) else None
+    number = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
+    host, pid = child.birth.host, child.pid
+    if (stopping and not _crashed(child, exit_code, number)) or (child.joined and _has_left(child, exit_code)):
+        hint = "" if stopping else "has ended"
+        return Fate("stopped", host=host, pid=pid, exit_code=exit_code, signal=number, hint=hint)
+    return Fate(
+        "died",
+        host=host,
+        pid=pid,
+        exit_code=exit_code,
+        signal=number,
+        stack=child.crash_text(),
+        log_tail=child.log.tail.short(),
+        hint=child.hint,
+        low=span[0],
+        high=span[1],
+    )
+
+
+def _crashed(child: Child, exit_code: int | None, number: int | None) -> bool:
+    """Whether a rank that was to stop has ended otherwise: neither with its actors nor by a request to end."""
+    if number == signal.SIGKILL:
+        return not child.killed
+    return exit_code != 0 and number != signal.SIGTERM
+
+
+def _has_left(child: Child, exit_code: int | None) -> bool:
+    """Whether a process that has joined has ended as its script does, or by an exception that it has reported."""
+    return exit_code == 0 or (child.leaving and exit_code is not None)

@@ -1,0 +1,182 @@
+"""Where processes that something else has started become ranks of this agent: a socket that only this user reaches.
+
+A process::
+
+    connected -- asks for a rank --> given: has the descriptors of the rank -- is ready --> born
+        `-- no such rank, or the rank is there --> refused                       `-- ends --> the rank can be asked for
+
+The agent is not the parent of such a rank and never ends it: the launcher that has started it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from meshrt.errors import ProtocolError
+from meshrt.host.child import Birth, Child, Plumbing
+from meshrt.transport.acceptor import Acceptor, SelectorReaders, listening_socket
+from meshrt.transport.link import peer_of
+from meshrt.transport.places import make_runtime_base
+from meshrt.wire.control import control_frame
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.meeting import TO_MEETING, AskToJoin, Ready, Refused, Welcome
+
+__all__ = ["Meeting", "meeting_path"]
+
+#: Bytes, and descriptors, that are read of a process at once.
+_READ, _DESCRIPTORS = 1 << 16, 4
+
+
+def meeting_path(name: str) -> str:
+    """Return where processes of this machine meet their agent. Raises UsageError, OSError: there is no safe place."""
+    return str(make_runtime_base() / f"meet-{name}")
+
+
+class _Guest:
+    """A process that has connected."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.pid = peer_of(sock)[0]
+        self.decoder = control_decoder()
+        self.descriptors: list[int] = []
+        self.child: Child | None = None
+
+
+class Meeting:
+    """The ranks of one mesh that are to join. One thread: that of the selector.
+
+    Args:
+        selector: Its keys' data are called with the events.
+        name: Of the socket.
+        births: The ranks.
+        prepare: Makes both ends of the plumbing of a rank; None: it cannot, which it has reported.
+        born: ``born(child, pid)``: a process has become a rank.
+        later: Calls a function after some seconds.
+    Raises:
+        OSError, UsageError: There is no place for the socket.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        name: str,
+        births: Iterable[Birth],
+        prepare: Callable[[Birth], tuple[Child, Plumbing] | None],
+        born: Callable[[Child, int], None],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._readers = SelectorReaders(selector)
+        self._expected = {birth.rank: birth for birth in births}
+        self._prepare = prepare
+        self._born = born
+        self._guests: set[_Guest] = set()
+        self.mesh = next(iter(self._expected.values())).mesh_id
+        self._path = meeting_path(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)  # of a job of the same name that has ended
+        listener = listening_socket(self._path)
+        self._node = os.stat(self._path).st_ino
+        self._acceptor = Acceptor(self._readers, listener, "a process that joins", self._accepted, later)
+        self._acceptor.open()
+
+    def close(self) -> None:
+        """Let no process join any more."""
+        self._acceptor.close()
+        for guest in tuple(self._guests):
+            self._leave(guest)
+        with contextlib.suppress(OSError):
+            if os.stat(self._path).st_ino == self._node:  # and not of a job of the same name that has begun
+                Path(self._path).unlink()
+
+    def _accepted(self, sock: socket.socket) -> None:
+        guest = _Guest(sock)
+        self._guests.add(guest)
+        self._readers.add_reader(sock, lambda: self._read(guest))
+
+    def _leave(self, guest: _Guest) -> None:
+        """Forget a process; what it was given is closed, unless it has become a rank."""
+        self._guests.discard(guest)
+        self._readers.remove_reader(guest.sock)
+        guest.sock.close()
+        for descriptor in guest.descriptors:
+            os.close(descriptor)
+        if guest.child is not None:
+            self._expected[guest.child.birth.rank] = guest.child.birth
+            guest.child.close()
+
+    def _read(self, guest: _Guest) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(guest.sock, _READ, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            guest.descriptors += descriptors
+            if not data:
+                self._leave(guest)
+                return
+            for frame in guest.decoder.receive_data(data):
+                match TO_MEETING.decode(frame.payload):
+                    case AskToJoin(rank=rank):
+                        self._give(guest, rank)
+                    case Ready():
+                        self._ready(guest)
+                        return
+        except BlockingIOError:
+            pass
+        except (OSError, ProtocolError):  # it has ended, or is no process of this program
+            self._leave(guest)
+
+    def _give(self, guest: _Guest, rank: int) -> None:
+        birth = self._expected.get(rank)
+        why = ""
+        if not guest.pid:
+            why = "it is in another pid namespace than the host agent"
+        elif guest.child is not None or birth is None:
+            why = f"rank {rank} has a process already, or is on another host"
+        prepared = self._prepare(birth) if birth is not None and not why else None
+        if prepared is None:
+            guest.sock.sendall(control_frame(Refused(why or f"there are no resources for rank {rank}")))
+            self._leave(guest)
+            return
+        child, plumbing = prepared
+        del self._expected[rank]
+        guest.child = child
+        given = [plumbing.control.fileno(), plumbing.listener.fileno(), plumbing.door.fileno()]
+        try:
+            socket.send_fds(guest.sock, [_welcome(child.birth)], given)
+        finally:
+            plumbing.close()
+
+    def _ready(self, guest: _Guest) -> None:
+        child = guest.child
+        if child is None or not guest.descriptors:
+            raise ProtocolError("a process that is ready for no rank")
+        stacks, *watcher = guest.descriptors
+        os.dup2(stacks, child.fault_file, inheritable=False)
+        os.close(stacks)
+        child.watcher = socket.socket(fileno=watcher[0]) if watcher else None
+        guest.child, guest.descriptors = None, []
+        self._leave(guest)
+        self._born(child, guest.pid)
+
+
+def _welcome(birth: Birth) -> bytes:
+    return control_frame(
+        Welcome(
+            birth.mesh_id,
+            birth.mesh_name,
+            birth.labels,
+            birth.sizes,
+            birth.run_id,
+            birth.address,
+            bytes(birth.secret),
+            birth.host,
+            birth.run_directory,
+            birth.kept_at,
+            birth.operations,
+            birth.certificate,
+        )
+    )

@@ -1,0 +1,153 @@
+"""The program of a job whose ranks a launcher has started: the root, in a process of its own beside rank 0.
+
+On the other hosts this process becomes their agent, once it has found the root.
+
+::
+
+    python job.py   < JobSpec as JSON on standard input
+
+It makes one mesh whose ranks join (`meshrt.host.meeting`), waits until all of them have ended, and prints the report if
+one has failed. It has a session of its own: signals for the job are for its ranks. It never ends a rank.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Started by its path, as agents are: it uses the meshrt of the ranks, wherever that came from.
+    sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
+    sys.modules["meshrt.spmd.job"] = sys.modules["__main__"]
+
+import msgspec
+
+from meshrt.engine.launch.command import be_host, run_engine
+from meshrt.engine.launch.launchers import Launched
+from meshrt.engine.launch.rendezvous import Rendezvous, choose
+from meshrt.errors import MeshError
+from meshrt.hooks.fate import Fate
+from meshrt.host.osutil import die_with_parent, outlive_parent
+from meshrt.mesh.hosts import Hosts
+from meshrt.mesh.proc_mesh import start_mesh
+from meshrt.mesh.program import shutdown_context, start_root
+from meshrt.mesh.spec import MeshSpec
+from meshrt.selection import Shape
+
+__all__ = ["JOB_PROGRAM", "JobSpec"]
+
+JOB_PROGRAM = Path(__file__)
+#: Seconds for the first rank to join: the process that has started this one is waiting for it.
+_FIRST = 60.0
+#: ... and for the other hosts.
+_HOSTS = 600.0
+
+
+class JobSpec(msgspec.Struct, frozen=True):
+    """What the process of rank 0 knows of the job.
+
+    Attributes:
+        meeting: Name of the socket on each host where its ranks join.
+        sizes: Dimensions of the mesh and their sizes.
+        words: The command of the script, for listings.
+        actor: What the script is shown as.
+        launcher, host, hosts: See `meshrt.spmd.place.Place`.
+    """
+
+    meeting: str
+    sizes: dict[str, int]
+    words: list[str]
+    actor: str
+    launcher: str
+    host: int
+    hosts: int
+
+    def launched(self) -> Launched:
+        """Return what `meshrt.engine.launch` is told of this host."""
+        return Launched(self.launcher, self.host, self.hosts, self.meeting)
+
+    def rendezvous(self) -> Rendezvous | None:
+        """Return how the hosts find each other; None: there is one. Raises UsageError: there is no way.
+
+        The store of torch is used where the launcher serves it: elsewhere its port belongs to the script.
+        """
+        if self.hosts == 1:
+            return None
+        variables = dict(os.environ)
+        if variables.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            variables.pop("MASTER_ADDR", None)
+        return choose(self.launched(), variables)
+
+
+class _Ranks:
+    """Which ranks have joined, and which have ended. On the root's loop but for `wait`."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._born = threading.Event()
+        self._over = threading.Event()
+
+    def born(self, _mesh_id: str, _rank: int) -> None:
+        """One has joined."""
+        self._born.set()
+
+    def gone(self, _mesh_id: str, _rank: int, _fate: Fate) -> None:
+        """One has ended."""
+        self._left -= 1
+        if not self._left:
+            self._over.set()
+
+    def wait(self) -> None:
+        """Wait for the end of all; returns at once if none joins."""
+        if self._born.wait(_FIRST):
+            self._over.wait()
+
+
+def run(spec: JobSpec) -> None:
+    """Be the program. Raises MeshError, OSError: it cannot be started."""
+    with run_engine(spec.launched(), spec.rendezvous(), spec.hosts, _HOSTS):
+        _run(spec)
+
+
+def _run(spec: JobSpec) -> None:
+    root = start_root()
+    shape = Shape.from_extent(spec.sizes)
+    ranks = _Ranks(len(shape))
+    root.services.rank_born.append(ranks.born)
+    root.services.rank_gone.append(ranks.gone)
+    asked = MeshSpec.make("run", spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
+    mesh = start_mesh(asked, Hosts())
+    root.runtime.tree.actor_spawned(mesh.mesh_id, spec.actor, shape)
+    ranks.wait()
+
+
+def main() -> None:
+    """Be the process."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=JobSpec)
+    sys.argv[:] = spec.words
+    sys.orig_argv[:] = [sys.orig_argv[0], *spec.words]
+    try:
+        if spec.host:
+            _be_host(spec)
+        else:
+            run(spec)
+    except (MeshError, OSError) as error:
+        print(f"meshrt: the tools do not see this job: {error}", file=sys.stderr, flush=True)
+        shutdown_context(0.0)
+
+
+def _be_host(spec: JobSpec) -> None:
+    """Become the agent of this host, unless the process that has started this one ends before host 0 is there."""
+    rendezvous = spec.rendezvous()
+    if rendezvous is not None:
+        die_with_parent(os.getppid())
+        be_host(spec.launched(), rendezvous, _HOSTS, outlive_parent)
+
+
+if __name__ == "__main__":
+    main()

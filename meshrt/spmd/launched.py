@@ -1,0 +1,73 @@
+"""``meshrt run train.py`` in each process that a launcher starts: the script, as one rank of the job.
+
+Each process starts the script below itself (`meshrt.failure.run`), where it joins the program of the job
+(`meshrt.spmd.membership`). The one of the first rank of each host starts what the ranks of that host join: on the first
+host the program itself (`meshrt.spmd.job`), on the others a host agent.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from meshrt.errors import UsageError
+from meshrt.failure.run import Below, run_below
+from meshrt.spmd.job import JOB_PROGRAM, JobSpec
+from meshrt.spmd.place import Place
+from meshrt.spmd.script_main import PART, SCRIPT_PROGRAM, Part
+from meshrt.spmd.world import dimensions
+from meshrt.transport.directories import ERROR_FILE
+from meshrt.transport.helper import interpreter
+
+__all__ = ["run"]
+
+
+def run(place: Place, words: Sequence[str], mesh: str, actor: str) -> int:
+    """Run the script as this rank. Returns its exit code.
+
+    Args:
+        mesh: Dimensions and sizes as typed, ``"dp=2,tp=4"``; "": those of the launcher.
+    Raises:
+        UsageError: ``mesh`` has another number of ranks.
+    """
+    sizes = dimensions(None, mesh) if mesh else {"hosts": place.hosts, "gpus": place.local_size}
+    if math.prod(sizes.values()) != place.size:
+        raise UsageError(
+            f"--mesh {mesh} has {math.prod(sizes.values())} ranks, and {place.launcher} has started {place.size}"
+        )
+    if place.local_rank == 0:
+        _start_job(JobSpec(place.name, sizes, list(words), actor, place.launcher, place.host, place.hosts))
+
+    def prepare(stacks: int) -> Below:
+        noticed, watcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A copy of its own: the script's process closes it when the agent has it.
+        part = Part(place.name, place.rank, sizes, actor, os.dup(stacks), watcher.detach())
+        command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]
+        env = {PART: msgspec.json.encode(part).decode()}
+        return Below(command, env, (part.stacks, part.watcher), noticed)
+
+    return run_below(prepare)
+
+
+def _start_job(spec: JobSpec) -> None:
+    """Start the program of the job, or the agent of this host; it ends by itself, when its ranks have."""
+    process = subprocess.Popen(
+        [*interpreter(), str(JOB_PROGRAM)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        env=_environment(os.environ),
+    )
+    if process.stdin is not None:
+        with process.stdin:
+            process.stdin.write(msgspec.json.encode(spec))
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the job's program: the error file of its launcher is that of a rank."""
+    return {name: value for name, value in given.items() if name != ERROR_FILE}

@@ -1,0 +1,167 @@
+"""How a process that a launcher has started becomes a rank of the job's program, beside what it does.
+
+::
+
+    looking: the socket of the host agent is not there yet, or the agent refuses
+        --welcome--> joined --program gone--> alone
+        `--- `wait` returns False: the script begins, and the process joins when it can
+
+Nothing of it may end the process, or delay its script by more than `wait` is given.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+from meshrt.actor.joined import JoinedRank, MainCall
+from meshrt.errors import MeshError, ProtocolError
+from meshrt.host.child import Birth, Plumbing
+from meshrt.host.meeting import meeting_path
+from meshrt.transport.link import same_user
+from meshrt.wire.certificate import Certificate
+from meshrt.wire.control import control_frame
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.handshake import Secret
+from meshrt.wire.meeting import FROM_MEETING, AskToJoin, Ready, Refused, Welcome
+
+__all__ = ["Membership"]
+
+#: Seconds between two looks for the agent: at first, and at most.
+_AGAIN, _AGAIN_MOST = 0.01, 0.5
+#: Seconds for its answer, and after which it is not looked for any more.
+_ANSWER, _GIVE_UP = 30.0, 600.0
+_READ = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Descriptors:
+    """Of this process, for the agent: what faulthandler writes to, and a socket of the parent or -1."""
+
+    stacks: int
+    watcher: int
+
+
+class Membership:
+    """One process in the program of its job.
+
+    Args:
+        meeting: The name of the socket where the processes of this host meet their agent.
+        main: The call that runs here.
+        stacks: A descriptor of the file that faulthandler is to write to.
+        watcher: A descriptor of a socket by which the parent knows that the end of this process was noticed; -1: none.
+    """
+
+    def __init__(self, meeting: str, main: MainCall, stacks: int, watcher: int = -1) -> None:
+        self._meeting = meeting
+        self._main = main
+        self._descriptors = _Descriptors(stacks, watcher)
+        self._joined = threading.Event()
+        self._rank: JoinedRank | None = None
+        #: Why it has not joined, so far.
+        self.why = "the host agent of the job is not there"
+        self._late = False
+        threading.Thread(target=self._run, name="meshrt-join", daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the process has joined; returns whether it has. It still does later, if it can."""
+        self._late = not self._joined.wait(seconds)
+        return not self._late
+
+    def raised(self, error: BaseException) -> None:
+        """The script has ended by an exception. In ``except``, on the main thread."""
+        if self._rank is not None:
+            self._rank.raised(error)
+
+    def ends(self) -> None:
+        """The script has ended. The main thread."""
+        if self._rank is not None:
+            self._rank.ends()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        begun, again = time.monotonic(), _AGAIN
+        try:
+            while not self._try() and time.monotonic() < begun + _GIVE_UP:
+                time.sleep(again)
+                again = min(again * 1.5, _AGAIN_MOST)
+        except (OSError, MeshError) as error:
+            self.why = str(error)
+        finally:
+            for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def _try(self) -> bool:
+        """Join; returns whether that is done. Raises OSError, MeshError: it cannot be."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            try:
+                sock.connect(meeting_path(self._meeting))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            if not same_user(sock):
+                raise MeshError("the host agent belongs to another user")
+            sock.settimeout(_ANSWER)
+            given = [each for each in (self._descriptors.stacks, self._descriptors.watcher) if each >= 0]
+            socket.send_fds(sock, [control_frame(AskToJoin(self._main.context.base_rank))], given)
+            try:
+                answer, descriptors = _receive(sock)
+            except (ConnectionError, ProtocolError):
+                return False  # an agent that ends
+            if isinstance(answer, Refused):
+                self.why = answer.why
+                return False
+            self._join(answer, descriptors, sock)
+            return True
+
+    def _join(self, welcome: Welcome, descriptors: list[int], meeting: socket.socket) -> None:
+        control, listener, door = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        stacks = os.dup(self._descriptors.stacks)
+        plumbing = Plumbing(control, listener, -1, -1, stacks, door)
+        rank = JoinedRank(_birth(welcome, self._main.context.base_rank), plumbing, self._main)
+        rank.join()
+        self._rank = rank
+        meeting.sendall(control_frame(Ready()))
+        self._joined.set()
+        if self._late:
+            print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)
+
+
+def _receive(sock: socket.socket) -> tuple[Welcome | Refused, list[int]]:
+    """Return the answer of the agent, and its descriptors. Raises OSError, ProtocolError."""
+    decoder, descriptors = control_decoder(), list[int]()
+    while True:
+        data, more, _, _ = socket.recv_fds(sock, _READ, 8, socket.MSG_CMSG_CLOEXEC)
+        descriptors += more
+        if not data:
+            raise ConnectionResetError("the host agent has ended")
+        for frame in decoder.receive_data(data):
+            return FROM_MEETING.decode(frame.payload), descriptors
+
+
+def _birth(welcome: Welcome, rank: int) -> Birth:
+    certificate = None if welcome.certificate is None else Certificate(*welcome.certificate)
+    return Birth(
+        welcome.mesh,
+        welcome.name,
+        rank,
+        welcome.labels,
+        welcome.sizes,
+        {},
+        welcome.run_id,
+        welcome.address,
+        Secret(welcome.secret),
+        welcome.host,
+        sys.argv,
+        0,
+        -1,
+        welcome.run_directory,
+        welcome.kept_at,
+        welcome.operations,
+        certificate,
+    )

@@ -1,0 +1,104 @@
+"""The process of one rank that a launcher has started: it runs the script, and takes part in the program of the job.
+
+::
+
+    python script_main.py WORD ...     the environment has a `Part`, as JSON
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Started by its path, as agents are. The script's own directory takes this place before the script begins.
+    sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
+    sys.modules["meshrt.spmd.script_main"] = sys.modules["__main__"]
+
+import msgspec
+
+from meshrt.actor.context import enter
+from meshrt.actor.joined import MainCall
+from meshrt.engine.launch.script import Script
+from meshrt.errors import UsageError
+from meshrt.mesh.status import die_by
+from meshrt.selection import Shape
+from meshrt.spmd.main import Main
+from meshrt.spmd.membership import Membership
+from meshrt.transport.launcher import launcher_file
+
+__all__ = ["PART", "SCRIPT_PROGRAM", "Part"]
+
+SCRIPT_PROGRAM = Path(__file__)
+#: Environment: a `Part`, as JSON. Taken out before the script runs.
+PART = "MESHRT_PART"
+#: Seconds for which the script is delayed at most, until its process has joined.
+_PATIENCE = 5.0
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The part of this process in its job.
+
+    Attributes:
+        meeting: The name of the socket where it joins.
+        rank: Its rank.
+        sizes: Dimensions of the mesh and their sizes.
+        actor: What the script is shown as.
+        stacks, watcher: Descriptors, see `meshrt.spmd.membership.Membership`.
+    """
+
+    meeting: str
+    rank: int
+    sizes: dict[str, int]
+    actor: str
+    stacks: int
+    watcher: int
+
+
+def main() -> int:
+    """Be the process; returns its exit status."""
+    part = msgspec.json.decode(os.environ.pop(PART), type=Part)
+    for descriptor in (part.stacks, part.watcher):
+        os.set_inheritable(descriptor, False)
+    try:
+        script = Script(sys.argv[1:])
+    except UsageError as error:
+        print(f"meshrt: {error}", file=sys.stderr)
+        return 2
+    call = MainCall(part.actor, "run", Main(), Shape.from_extent(part.sizes), part.rank)
+    enter(call.context)
+    membership = Membership(part.meeting, call, part.stacks, part.watcher)
+    if not membership.wait(_PATIENCE):
+        why = f"{membership.why}; it begins now, and its tools see it when it has joined"
+        print(f"meshrt: rank {part.rank} has not joined within {_PATIENCE:g} s: {why}", file=sys.stderr, flush=True)
+
+    run = script.execute if launcher_file() is None else _recorded(script.execute)
+
+    def execute() -> None:
+        try:
+            run()
+        except BaseException as error:
+            if not isinstance(error, SystemExit | KeyboardInterrupt):
+                membership.raised(error)
+            elif isinstance(error, KeyboardInterrupt):
+                die_by(signal.SIGINT)  # as Python does
+            raise
+
+    try:
+        return script.guard(execute)
+    finally:
+        membership.ends()
+
+
+def _recorded(function: Callable[[], None]) -> Callable[[], None]:
+    """Return a function whose error is told to the launcher."""
+    from meshrt.failure.telling import record  # start-up: where a launcher asks for errors
+
+    return record(function)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
