@@ -29,6 +29,7 @@ from meshrt.actor.process import MAIN_SIGNAL, RankProcess
 from meshrt.errors import RemoteException
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
+from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.selection import Shape
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import ActorBegun, ActorSpawned, Unhandled
@@ -58,8 +59,9 @@ class MainCall:
         self.context = CallContext(self.instance, endpoint, shape, rank)
         self.thread = threading.get_ident()
         self._handle: Callable[[int, FrameType | None], object] | None = None
-        # Only the main thread may set it, and the process joins on another one.
+        # Only the main thread may set them, and the process joins on another one.
         signal.signal(MAIN_SIGNAL, self.on_signal)
+        signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # what faulthandler sets again when the interpreter ends
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Pass on the signal of the rank."""
@@ -81,7 +83,7 @@ class JoinedRank(RankProcess):
 
     def __init__(self, birth: Birth, plumbing: Plumbing, main: MainCall) -> None:
         super().__init__(birth, plumbing, self._lost)
-        self.lost = False
+        self.lost = self._left = False
         self._call = main
         self._handler = main.on_signal
 
@@ -116,6 +118,7 @@ class JoinedRank(RankProcess):
         """The call has ended by an exception, which leaves the process. The main thread, while it is handled."""
         if self.lost:
             return
+        when = time.monotonic_ns()
         call = self._call.context.call
         hooks.run(self.host.before_error)
         if hooks.endpoint_error:
@@ -125,12 +128,15 @@ class JoinedRank(RankProcess):
         remote = replace(describe_exception(error), failure=tell_stray(error, call, what))
         # Python prints it.
         self.report(Unhandled(call.actor, what, in_brief(remote), time.monotonic_ns(), said=True))
-        self.control.send(Leaving())
+        self.control.send(Leaving(when, reported=True))
+        self._left = True
 
     def ends(self) -> None:
         """The call has ended, and the process ends as every process of Python does. The main thread."""
         if self.lost:
             return
+        if not self._left:
+            self.control.send(Leaving(time.monotonic_ns(), reported=False))
         if hooks.endpoint_exit:
             hooks.run(hooks.endpoint_exit, self._call.context.call)
         self.control.settle(_SETTLE)
@@ -138,6 +144,8 @@ class JoinedRank(RankProcess):
     def _lost(self) -> None:
         """The program is gone. On the control thread."""
         self.lost = True
+        if not self.rank:  # one line for all
+            print("meshrt: the program of this job has ended; its ranks go on without it", file=sys.stderr, flush=True)
         sys.breakpointhook = sys.__breakpointhook__
         if hooks.program_lost:
             hooks.run(hooks.program_lost)

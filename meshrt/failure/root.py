@@ -48,6 +48,8 @@ _STACK_SECONDS = 0.8
 _ASK_AGAIN = 5.0
 #: Seconds without a failure after which the next one begins a new incident.
 _OPEN = 2.0
+#: ... of ranks that a launcher ends: torchrun gives them 30 s.
+_OPEN_JOINED = 35.0
 #: Seconds from a late failure to the file that contains it.
 _WRITE_AGAIN = 0.1
 #: Seconds that the end of the script waits for the records of the failures it was told of, and for the file.
@@ -147,11 +149,12 @@ class Failures:
         if record.mesh and record.rank >= 0 and record.kind != "silent":
             record = replace(record, left=self._left_behind(record))
         with self._changed:
-            new = not self._incidents or now - self._last > _OPEN
+            facts = self._services.mesh(record.mesh_id)
+            is_open = _OPEN_JOINED if facts is not None and facts.joined else _OPEN
+            new = not self._incidents or now - self._last > is_open
             incident = self._begin() if new else self._incidents[-1]
             self._last = now
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
-                facts = self._services.mesh(record.mesh_id)
                 incident.meshes = (*incident.meshes, _mesh_then(facts)) if facts is not None else incident.meshes
             if len(incident.records) >= _MOST:
                 incident.left_out += 1

@@ -216,12 +216,12 @@ def record(function: F) -> F:
 
         @functools.wraps(function)
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-            with _recording():
+            with recording():
                 return await function(*args, **kwargs)
 
         return cast("F", asynchronous)
 
-    return _recording()(function)
+    return recording()(function)
 
 
 def _thread_raised(error: BaseException, _what: str) -> None:
@@ -232,7 +232,8 @@ def _thread_raised(error: BaseException, _what: str) -> None:
 
 
 @contextlib.contextmanager
-def _recording() -> Iterator[None]:
+def recording() -> Iterator[None]:
+    """Tell the launcher of the exception by which the block ends; see `record`."""
     taken = launcher.take()
     watch_threads(_thread_raised)
     try:

@@ -38,6 +38,7 @@ class MeshFacts(msgspec.Struct, frozen=True):
         ended: The ranks that have ended, and how.
         silent: The ranks that live and do not answer.
         incarnations: How often a rank was started again.
+        joined: Whether something else has started its processes, and ends them.
         stopping: Since when it is being stopped, and ``over``: when nothing of it was left (monotonic ns; 0: not yet).
     """
 
@@ -52,6 +53,7 @@ class MeshFacts(msgspec.Struct, frozen=True):
     ended: Mapping[int, Fate] = {}
     silent: Mapping[int, Silent] = {}
     incarnations: Mapping[int, int] = {}
+    joined: bool = False
     stopping: int = 0
     over: int = 0
 

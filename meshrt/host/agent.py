@@ -447,8 +447,8 @@ class Agent:
                 self._pulse.answered(child)
             case Hint(text=text):
                 child.hint = text
-            case Leaving():
-                child.leaving = True
+            case Leaving() as leaving:
+                child.leaving = leaving
             case DroppedEvents(events=events):
                 self._root.note_dropped(child.address, _counts(events))
             case _:
@@ -621,6 +621,8 @@ class Agent:
 
     def _kill_everything(self) -> None:
         """Kill everything: ranks, their descendants, and strays with the mark of this program."""
+        for meeting in self._meetings:
+            meeting.close()
         self._strays.kill_all(_KILL_EVERYTHING)
         if self._own is not None:
             self._own.close()

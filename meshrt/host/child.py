@@ -24,6 +24,7 @@ from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import Address
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
+from meshrt.wire.tree import Leaving
 
 #: The start of faulthandler's text when the process crashes; requested dumps do not start so.
 _CRASH = b"Fatal Python error"
@@ -103,8 +104,8 @@ class Child:
     door: socket.socket
     #: Something else has started its process (`meshrt.host.meeting`): this agent is not its parent, and never ends it.
     joined: bool = False
-    #: It has reported the exception that ends it.
-    leaving: bool = False
+    #: Its script has ended; None: it has not, or has not said so.
+    leaving: Leaving | None = None
     #: Closed when its end was noticed, for a parent that waits for that.
     watcher: socket.socket | None = None
     pid: int = 0

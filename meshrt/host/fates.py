@@ -34,7 +34,7 @@ def fate_of(child: Child, status: int | None, span: tuple[int, int], *, stopping
         stack=child.crash_text(),
         log_tail=child.log.tail.short(),
         hint=child.hint,
-        low=span[0],
+        low=span[0] if child.leaving is None else min(span[0], child.leaving.at),
         high=span[1],
     )
 
@@ -48,4 +48,5 @@ def _crashed(child: Child, exit_code: int | None, number: int | None) -> bool:
 
 def _has_left(child: Child, exit_code: int | None) -> bool:
     """Whether a process that has joined has ended as its script does, or by an exception that it has reported."""
-    return exit_code == 0 or (child.leaving and exit_code is not None)
+    reported = child.leaving is not None and child.leaving.reported
+    return exit_code == 0 or (reported and exit_code is not None)

@@ -30,6 +30,8 @@ __all__ = ["Lifecycle"]
 
 #: Seconds after the birth of its last rank after which a mesh has settled: actors are there, and calls are under way.
 _SETTLED = 0.08
+#: How launchers end the other processes of a job of which one has failed.
+_BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 
 
 class Lifecycle:
@@ -95,6 +97,8 @@ class Lifecycle:
             if not record.grace:
                 # Behind the interrupt: an error is on its way, and this one follows from its end.
                 fate = replace(fate, kind="stopped")
+        if fate.kind == "died" and record.joined and record.failing and fate.signal in _BY_LAUNCHER:
+            fate = replace(fate, kind="stopped", hint="was ended by its launcher, after a failure")
         refusal = self._restarts.refuses(record, rank, fate)
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))

@@ -112,6 +112,10 @@ class MeshRecord:
         self.shape = Shape.from_extent(spec.extent)
         #: Whether the terminal shows which rank has printed a line.
         self.prefixed = spec.prefixed
+        #: Whether something else starts and ends its processes.
+        self.joined = bool(spec.meeting)
+        #: Whether something on it has failed.
+        self.failing = False
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]

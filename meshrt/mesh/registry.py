@@ -249,6 +249,7 @@ def _described(record: MeshRecord) -> MeshFacts:
         ended=dict(record.fates),
         silent=dict(record.silent),
         incarnations=dict(record.incarnations),
+        joined=record.joined,
         stopping=record.stopped_at,
         over=record.over_at,
     )

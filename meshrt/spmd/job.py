@@ -42,7 +42,8 @@ __all__ = ["JOB_PROGRAM", "JobSpec"]
 JOB_PROGRAM = Path(__file__)
 #: Seconds for the first rank to join: the process that has started this one is waiting for it.
 _FIRST = 60.0
-#: ... and for the other hosts.
+#: ... for the next one, when those that have joined have ended; and for the other hosts.
+_NEXT = 5.0
 _HOSTS = 600.0
 
 
@@ -86,24 +87,31 @@ class _Ranks:
     """Which ranks have joined, and which have ended. On the root's loop but for `wait`."""
 
     def __init__(self, size: int) -> None:
-        self._left = size
-        self._born = threading.Event()
-        self._over = threading.Event()
+        self._missing = size
+        self._alive = 0
+        self._changed = threading.Condition()
 
     def born(self, _mesh_id: str, _rank: int) -> None:
         """One has joined."""
-        self._born.set()
+        self._change(-1, 1)
 
     def gone(self, _mesh_id: str, _rank: int, _fate: Fate) -> None:
         """One has ended."""
-        self._left -= 1
-        if not self._left:
-            self._over.set()
+        self._change(0, -1)
+
+    def _change(self, missing: int, alive: int) -> None:
+        with self._changed:
+            self._missing += missing
+            self._alive += alive
+            self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait for the end of all; returns at once if none joins."""
-        if self._born.wait(_FIRST):
-            self._over.wait()
+        """Wait for the end of all. Processes that do not join, as they have ended before, are not waited for long."""
+        patience = _FIRST
+        with self._changed:
+            while self._alive or (self._missing and self._changed.wait_for(lambda: self._alive, patience)):
+                self._changed.wait_for(lambda: not self._alive)
+                patience = _NEXT
 
 
 def run(spec: JobSpec) -> None:

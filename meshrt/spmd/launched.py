@@ -44,7 +44,7 @@ def run(place: Place, words: Sequence[str], mesh: str, actor: str) -> int:
         _start_job(JobSpec(place.name, sizes, list(words), actor, place.launcher, place.host, place.hosts))
 
     def prepare(stacks: int) -> Below:
-        noticed, watcher = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        watcher, noticed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # A copy of its own: the script's process closes it when the agent has it.
         part = Part(place.name, place.rank, sizes, actor, os.dup(stacks), watcher.detach())
         command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]

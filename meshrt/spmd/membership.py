@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshrt.actor.joined import JoinedRank, MainCall
 from meshrt.errors import MeshError, ProtocolError
@@ -120,8 +120,16 @@ class Membership:
             return True
 
     def _join(self, welcome: Welcome, descriptors: list[int], meeting: socket.socket) -> None:
-        control, listener, door = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        first = self._descriptors.watcher
         stacks = os.dup(self._descriptors.stacks)
+        if first >= 0:
+            # The kernel closes the files of a process that ends in the order of their numbers: what the agent sees
+            # first. The agent has the descriptor that had this number.
+            os.dup2(descriptors[0], first, inheritable=False)
+            os.close(descriptors[0])
+            descriptors[0] = first
+            self._descriptors = replace(self._descriptors, watcher=-1)
+        control, listener, door = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         plumbing = Plumbing(control, listener, -1, -1, stacks, door)
         rank = JoinedRank(_birth(welcome, self._main.context.base_rank), plumbing, self._main)
         rank.join()

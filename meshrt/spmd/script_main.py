@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -75,17 +75,16 @@ def main() -> int:
         why = f"{membership.why}; it begins now, and its tools see it when it has joined"
         print(f"meshrt: rank {part.rank} has not joined within {_PATIENCE:g} s: {why}", file=sys.stderr, flush=True)
 
-    run = script.execute if launcher_file() is None else _recorded(script.execute)
-
     def execute() -> None:
-        try:
-            run()
-        except BaseException as error:
-            if not isinstance(error, SystemExit | KeyboardInterrupt):
-                membership.raised(error)
-            elif isinstance(error, KeyboardInterrupt):
+        with _told():
+            try:
+                script.execute()
+            except KeyboardInterrupt:
                 die_by(signal.SIGINT)  # as Python does
-            raise
+                raise
+            except Exception as error:
+                membership.raised(error)  # first of all: to tell the launcher may take seconds
+                raise
 
     try:
         return script.guard(execute)
@@ -93,11 +92,13 @@ def main() -> int:
         membership.ends()
 
 
-def _recorded(function: Callable[[], None]) -> Callable[[], None]:
-    """Return a function whose error is told to the launcher."""
-    from meshrt.failure.telling import record  # start-up: where a launcher asks for errors
+def _told() -> contextlib.AbstractContextManager[None]:
+    """Return a context whose error is told to the launcher."""
+    if launcher_file() is None:
+        return contextlib.nullcontext()
+    from meshrt.failure.telling import recording  # start-up: where a launcher asks for errors
 
-    return record(function)
+    return recording()
 
 
 if __name__ == "__main__":

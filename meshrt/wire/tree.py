@@ -131,7 +131,15 @@ class Ping(Message, frozen=True, tag="ping"):
 
 
 class Leaving(Message, frozen=True, tag="leaving"):
-    """The script of a rank that has joined has ended by an exception, which was reported; its exit follows from it."""
+    """The script of a rank that has joined has ended, and its interpreter ends, which closes what its peers see.
+
+    Attributes:
+        at: When; monotonic ns.
+        reported: By an exception, which was reported: the exit follows from it.
+    """
+
+    at: int
+    reported: bool
 
 
 class End(Message, frozen=True, tag="end"):

@@ -1,0 +1,325 @@
+"""``meshrt run`` in processes that a launcher has started: they are ranks, and otherwise as they would have been."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.programs import environment
+from tests.support.waiting import wait_until
+
+_SECONDS = 60
+TRAIN = """\
+import os, sys, time
+rank = int(os.environ["RANK"])
+loss = rank * 10
+def step(number):
+    time.sleep(0.02)
+    return number
+def train():
+    number = 0
+    while not os.path.exists(sys.argv[1]):
+        number += step(1)
+    print("trained", rank, flush=True)
+if __name__ == "__main__":
+    exec(sys.argv[2] if len(sys.argv) > 2 else "")
+    train()
+"""
+
+
+@dataclass
+class Ended:
+    """One process that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@dataclass
+class Job:
+    """Processes as a launcher starts them: by their variables alone.
+
+    Attributes:
+        runtime: A runtime directory of its own: other programs are not seen.
+        stop: A file at which the script `TRAIN` ends.
+    """
+
+    folder: Path
+    runtime: str
+    stop: Path
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return environment(MESHRT_RUNTIME_DIR=self.runtime, MESHRT_RUNS=str(self.folder / "runs"))
+
+    def start(self, *words: str, ranks: int = 2, options: Sequence[str] = (), **variables: str) -> Job:
+        """Start a command on each rank: of Python, after ``-m meshrt run`` and its options."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = str(server.getsockname()[1])
+        for rank in map(str, range(ranks)):
+            env = {
+                **self.env, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables,
+            }  # fmt: skip
+            command = [sys.executable, "-m", "meshrt", "run", *options, *words]
+            self.processes.append(
+                subprocess.Popen(
+                    command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                )
+            )
+        return self
+
+    def train(self, code: str = "", *, ranks: int = 2, options: Sequence[str] = (), **variables: str) -> Job:
+        """Start `TRAIN`, which executes ``code`` first."""
+        path = self.folder / "train.py"
+        path.write_text(TRAIN)
+        return self.start(str(path), str(self.stop), code, ranks=ranks, options=options, **variables)
+
+    def meshrt(self, *words: str, fails: bool = False) -> str:
+        """Run a command beside the job; returns what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "meshrt", *words], env=self.env, capture_output=True, text=True, timeout=_SECONDS
+        )
+        assert fails or done.returncode == 0, done
+        return done.stdout
+
+    def wait_for(self, text: str, *words: str) -> None:
+        """Wait until a command prints this."""
+        wait_until(lambda: text in self.meshrt(*words, fails=True), _SECONDS, text)
+
+    def ended(self) -> list[Ended]:
+        """Have `TRAIN` end, and wait for all processes."""
+        self.stop.touch()
+        found = []
+        for process in self.processes:
+            out, err = process.communicate(timeout=_SECONDS)
+            found.append(Ended(process.returncode, out, err))
+        return found
+
+    def pids(self) -> list[int]:
+        """Return the processes of the ranks."""
+        record = json.loads(self.meshrt("ps", "-v", "--json"))
+        return [row["pid"] for row in record["programs"][0]["rows"]]
+
+    def root(self) -> psutil.Process:
+        """Return the process of the program."""
+        (program,) = json.loads(self.meshrt("ps", "--json"))["programs"]
+        return psutil.Process(program["pid"])
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:  # the program has the standard error of the first one, until all have ended
+            process.communicate()
+        wait_until(lambda: not any(Path(self.runtime).glob("p-*/root")), _SECONDS, "the end of the program")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp") as runtime:
+        made = Job(tmp_path, runtime, tmp_path / "stop")
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
+    job.train(ranks=4, options=["--mesh", "dp=2,tp=2"])
+    job.wait_for("4: 4 running", "ps")
+    assert "run{dp=2,tp=2} main" in job.meshrt("ps") and "train.py" in job.meshrt("ps")
+    assert job.meshrt("p", "main", "ranks(dp=1)", "loss") == "[2] 20\n[3] 30\n"
+    assert "4/4  all" in job.meshrt("where", "main")
+    assert "4 ranks: " in job.meshrt("memory")
+    job.meshrt("interrupt", "main", "ranks(tp=0)")
+    job.meshrt("wait", "main", "ranks(tp=0)", "30")
+    assert job.meshrt("cast", "main", "ranks(tp=0)", "p rank") == "[0] 0\n[2] 2\n"
+    job.meshrt("continue")
+    job.meshrt("break", "main", "train.py:6")
+    job.meshrt("wait", "main", "30")
+    assert job.meshrt("list").count("| main ") == 4 and "train.step" in job.meshrt("list")
+    job.meshrt("clear")
+    job.meshrt("continue")
+    assert [(each.status, each.out) for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(4)]
+
+
+def test_a_breakpoint_stops_its_rank_alone(job: Job) -> None:
+    job.train("if rank == 1: breakpoint()")
+    job.wait_for("| main ", "list")
+    assert job.meshrt("list").count("| main ") == 1
+    assert "'rank', 1" in job.meshrt("debug", "-c", "attach main 1", "-c", "p 'rank', rank", "-c", "c")
+    assert [each.status for each in job.ended()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("sys.exit(3)", 3, "exited with code 3"),
+        ("sys.exit('no data')", 1, "exited with code 1"),
+        ("os._exit(4)", 4, "exited with code 4"),
+        ("os.abort()", -signal.SIGABRT, "was killed by SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, "was killed by SIGKILL"),
+        ("raise ValueError('bad batch')", 1, "ValueError: bad batch"),
+    ],
+)
+def test_the_end_of_a_rank_is_that_of_its_process_and_reported(code: str, status: int, said: str, job: Job) -> None:
+    job.train(f"if rank == 1:\n    import signal\n    {code}")
+    job.processes[1].wait(_SECONDS)
+    first, second = job.ended()
+    assert (first.status, second.status) == (0, status)
+    assert first.out == "trained 0\n" and second.out == ""
+    report = first.err + second.err
+    assert "meshrt: FAILED 1 of 2 ranks of run" in report and said in report.partition("ROOT CAUSE")[2], report
+
+
+def test_a_traceback_has_the_frames_of_the_script_alone(job: Job) -> None:
+    job.train("raise ValueError('bad batch')")
+    shown = job.ended()[1].err
+    files = re.findall(r'^  File "([^"]*)"', shown.partition("meshrt:")[0], re.M)
+    assert files == [str(job.folder / "train.py"), "<string>"], shown
+
+
+def test_what_the_launcher_ends_after_a_failure_is_no_failure(job: Job) -> None:
+    job.train("if rank == 1: raise ValueError('bad batch')", ranks=3)
+    job.processes[1].wait(_SECONDS)
+    for process in (job.processes[0], job.processes[2]):
+        process.terminate()
+    ended = job.ended()
+    assert [each.status for each in ended] == [-signal.SIGTERM, 1, -signal.SIGTERM]
+    assert "FAILED 1 of 3 ranks" in ended[0].err and "SIGTERM" not in ended[0].err
+
+
+def test_signals_are_those_of_the_script(job: Job) -> None:
+    code = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(7)))
+"""
+    job.train(code)
+    job.wait_for("2: 2 running", "ps")
+    job.processes[0].terminate()
+    job.processes[1].send_signal(signal.SIGINT)
+    first, second = job.ended()
+    assert (first.status, first.out) == (7, "asked to end\n")
+    assert second.status == -signal.SIGINT and "KeyboardInterrupt" in second.err
+
+
+def test_a_job_goes_on_when_its_program_is_gone(job: Job) -> None:
+    job.train("if rank == 1: breakpoint()")
+    job.wait_for("| main ", "list")
+    root = job.root()
+    root.kill()
+    first, second = job.ended()
+    assert [(each.status, each.out) for each in (first, second)] == [(0, "trained 0\n"), (0, "trained 1\n")]
+    assert "the program of this job has ended; its ranks go on without it" in first.err
+
+
+def test_a_job_goes_on_where_no_program_can_be(job: Job) -> None:
+    """It is told so once, and its script begins."""
+    file = job.folder / "file"
+    file.touch()
+    job.train(MESHRT_RUNTIME_DIR=str(file / "r"))
+    first, second = job.ended()
+    assert [(each.status, each.out) for each in (first, second)] == [(0, "trained 0\n"), (0, "trained 1\n")]
+    assert "has not joined within 5 s" in first.err
+
+
+def test_a_process_joins_late(job: Job) -> None:
+    """The tools see it from then on: here the program is stopped until the script has begun."""
+    (job.folder / "train.py").write_text(TRAIN)
+    job.train()
+    agent = wait_until(lambda: _agent(job), _SECONDS, "the agent")
+    agent.suspend()
+    begun = time.monotonic()
+    try:
+        wait_until(lambda: time.monotonic() > begun + 6, 20, "the scripts begin")
+    finally:
+        agent.resume()
+    job.wait_for("2: 2 running", "ps")
+    assert job.meshrt("p", "main", "loss") == "[0] 0\n[1] 10\n"
+    job.meshrt("interrupt", "main", "ranks(1)")
+    job.wait_for("| main ", "list")
+    job.meshrt("continue")
+    assert [each.status for each in job.ended()] == [0, 0]
+
+
+def _agent(job: Job) -> psutil.Process | None:
+    """The host agent, before any rank has joined."""
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        line = process.info["cmdline"] or []
+        if any(word.endswith("agent_main.py") for word in line):
+            if (process.info["environ"] or {}).get("MESHRT_RUNTIME_DIR") == job.runtime:
+                return process
+    return None
+
+
+def test_processes_of_a_rank_are_its_children(job: Job) -> None:
+    """Forked and spawned ones work, and do not disturb it."""
+    code = """
+import multiprocessing
+def work(queue):
+    queue.put(os.getppid())
+for kind in ("fork", "spawn", "forkserver"):
+    context = multiprocessing.get_context(kind)
+    queue = context.SimpleQueue()
+    import train
+    child = context.Process(target=train.worked, args=(queue,))
+    child.start()
+    assert queue.get() == os.getpid() or kind == "forkserver"
+    child.join()
+    assert child.exitcode == 0, kind
+"""
+    path = job.folder / "train.py"
+    path.write_text(TRAIN.replace("if __name__", "def worked(queue):\n    queue.put(os.getppid())\nif __name__"))
+    job.start(str(path), str(job.stop), code)
+    job.wait_for("2: 2 running", "ps")
+    assert [(each.status, each.out) for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(2)]
+
+
+def test_a_script_that_closes_all_descriptors_goes_on(job: Job) -> None:
+    job.train("if rank == 1: os.closerange(3, 4096)")
+    job.wait_for("1 running", "ps")
+    first, second = job.ended()
+    assert [(each.status, each.out) for each in (first, second)] == [(0, "trained 0\n"), (0, "trained 1\n")]
+
+
+def test_it_runs_as_python_runs_it(job: Job) -> None:
+    """Words, path, module, variables: nothing is there that would not have been."""
+    text = """
+import json, os, sys
+own = {"RANK", "LOCAL_RANK"}
+facts = [sys.argv, sys.path[0], __name__, __file__, __package__, sys.flags.safe_path, sys.stdin.read(), os.getcwd(),
+         sorted(name for name in os.environ if name.startswith("MESHRT_")), sys.modules["__main__"].__dict__ is globals()]
+print(json.dumps(facts))
+"""
+    path = job.folder / "facts.py"
+    path.write_text(text)
+    job.start(str(path), "a", "--b=c")
+    plain = subprocess.run([sys.executable, "-u", str(path), "a", "--b=c"], env=job.env, capture_output=True, text=True,
+                           stdin=subprocess.DEVNULL, check=True).stdout  # fmt: skip
+    for each in job.ended():
+        assert each.status == 0, each.err
+        facts, wanted = json.loads(each.out), json.loads(plain)
+        facts[8] = [name for name in facts[8] if name != "MESHRT_FAULT_FILE"]
+        assert facts == wanted
+
+
+def test_what_is_refused(job: Job) -> None:
+    job.train(options=["--mesh", "dp=3"])
+    for each in job.ended():
+        assert each.status == 2 and "--mesh dp=3 has 3 ranks, and RANK and LOCAL_WORLD_SIZE has started 2" in each.err
+    assert not os.listdir(job.runtime)
