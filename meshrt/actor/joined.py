@@ -12,6 +12,7 @@ its `__main__`; the program never ends it. When the program is gone it goes on a
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -27,6 +28,7 @@ from meshrt.actor.execute import Execution, Executor
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.process import MAIN_SIGNAL, RankProcess
 from meshrt.errors import RemoteException
+from meshrt.hooks.operations import Report
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
@@ -84,6 +86,7 @@ class JoinedRank(RankProcess):
     def __init__(self, birth: Birth, plumbing: Plumbing, main: MainCall) -> None:
         super().__init__(birth, plumbing, self._lost)
         self.lost = self._left = False
+        self._control = os.fstat(plumbing.control.fileno())
         self._call = main
         self._handler = main.on_signal
 
@@ -114,9 +117,31 @@ class JoinedRank(RankProcess):
         if hooks.endpoint_enter:
             hooks.run(hooks.endpoint_enter, call.context.call)
 
+    def report(self, report: Report) -> None:
+        """Send a report to the root's side of a plug-in, unless that is gone."""
+        if self._is_there():
+            super().report(report)
+
+    def _is_there(self) -> bool:
+        """Whether the program is there, as far as is known here.
+
+        A script may close every descriptor. Their numbers are those of its own files then, to which nothing may be
+        written.
+        """
+        if os.getpid() != self.pid:  # a fork that has come back from the script
+            return False
+        if not self.lost:
+            try:
+                found = os.fstat(self._plumbing.control.fileno())
+            except OSError:
+                found = None
+            if found is None or not os.path.samestat(found, self._control):
+                self._lost()
+        return not self.lost
+
     def raised(self, error: BaseException) -> None:
         """The call has ended by an exception, which leaves the process. The main thread, while it is handled."""
-        if self.lost:
+        if not self._is_there():
             return
         when = time.monotonic_ns()
         call = self._call.context.call
@@ -133,7 +158,7 @@ class JoinedRank(RankProcess):
 
     def ends(self) -> None:
         """The call has ended, and the process ends as every process of Python does. The main thread."""
-        if self.lost:
+        if not self._is_there():
             return
         if not self._left:
             self.control.send(Leaving(time.monotonic_ns(), reported=False))

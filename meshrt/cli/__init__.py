@@ -22,6 +22,8 @@ def main() -> int:
         from meshrt import __version__  # start-up: rare
 
         return run_command("meshrt", lambda: _show(f"meshrt {__version__}"))
+    if words[0].startswith("--local_rank=") and words[1:2] == ["run"]:
+        words[:2] = ["run", words[0]]  # deepspeed puts it behind the name of the module
     return run_words(words)
 
 

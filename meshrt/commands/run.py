@@ -22,7 +22,7 @@ def _restarts(text: str) -> int:
 
 COMMAND: AnyCommand = Command(
     "run",
-    "run a script on several ranks of this machine; or below a launcher, such as torchrun, that is told of its crash",
+    "run a script on several ranks of this machine, or as one rank of a launcher, such as torchrun",
     group=Group.PROGRAMS,
     arguments=(Argument("words", Kind.WORDS, required=True, metavar="SCRIPT|-m MODULE [ARGUMENT ...]"),),
     options=(
@@ -36,6 +36,7 @@ COMMAND: AnyCommand = Command(
             default=0,
             convert=_restarts,
         ),
+        Option("--local_rank", "passed on to the script; deepspeed says it", "", "N", default=""),
         Option("--standalone", "on this machine alone, which is the default; for command lines of torchrun"),
     ),
     details=(
@@ -44,10 +45,12 @@ COMMAND: AnyCommand = Command(
         "  meshrt run --mesh dp=2,tp=4 -m pkg.train\n"
         "The script is run unchanged, with the variables of torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...). Its ranks\n"
         "are those of the actor `main`: cast main ranks(dp=0) p loss. The first rank that fails ends the others.\n"
-        "Without them, as `python -u` does, below a launcher:\n"
-        "  torchrun --nproc-per-node 2 --no-python meshrt run train.py\n"
-        "If the script is killed by a signal, as in a crash, the launcher is told so, with the stack from the\n"
-        "script's first mesh (or `@meshrt.record`) on; and whether the kernel has run out of memory."
+        "Below a launcher that starts every rank, on one host or many:\n"
+        "  torchrun --nproc-per-node 8 -m meshrt run train.py\n"
+        "  srun --ntasks-per-node=8 meshrt run train.py\n"
+        "The script keeps its output, signals and exit status. If it is killed by a signal, as in a crash, the launcher\n"
+        "is told so, with the stack, and whether the kernel has run out of memory. Without a launcher the script runs\n"
+        "as `python -u` runs it."
     ),
     main="meshrt.spmd.local:show",
     offer=Offer.SHELL,

@@ -58,13 +58,14 @@ class Placement:
             SpawnError: As `Engine.place`; or an agent is not ready in time.
         """
         with self._placing:
-            living = {id(agent.placed): agent for agent in self._by_engine.get(engine, []) if not agent.gone}
+            known = [agent for agent in self._by_engine.get(engine, []) if not agent.gone]
+            living = {id(agent.placed): agent for agent in known if not agent.has_ended()}
             request = replace(request, lost=[agent.host for lost, agent in self._lost if lost == engine])
             placed = self._place(engine if engine is not None else local_engine(), request, living)
             agents = [living.get(id(each)) or self._connect(each) for each in placed]
             new = [agent for agent in agents if id(agent.placed) not in living]
             with self._lock:
-                self._by_engine[engine] = [*living.values(), *new]
+                self._by_engine[engine] = [*(agent for agent in known if not agent.gone), *new]
                 self._placed += new
             for agent in new:
                 self._attach(agent)

@@ -38,12 +38,21 @@ def show(arguments: Arguments) -> int:
     if ranks is None:
         place = place_of(os.environ)
         if place is not None:
-            return launched.run(place, arguments["words"], mesh, ACTOR)
+            return launched.run(place, _words(arguments), mesh, ACTOR)
         if not mesh:
             return run_alone(arguments)
     sizes = dimensions(ranks, mesh)
     script = Script(arguments["words"])
     return script.guard(lambda: _run(arguments["words"], sizes, arguments["max_restarts"]))
+
+
+def _words(arguments: Arguments) -> list[str]:
+    """Return the words of the script, as deepspeed would have them."""
+    words: list[str] = arguments["words"]
+    if not arguments["local_rank"]:
+        return words
+    first = 2 if words[0] == "-m" else 1
+    return [*words[:first], f"--local_rank={arguments['local_rank']}", *words[first:]]
 
 
 def _run(words: list[str], sizes: dict[str, int], max_restarts: int) -> None:

@@ -11,6 +11,7 @@ Nothing of it may end the process, or delay its script by more than `wait` is gi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -95,7 +96,8 @@ class Membership:
         finally:
             for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
                 if descriptor >= 0:
-                    os.close(descriptor)
+                    with contextlib.suppress(OSError):  # the script has closed all
+                        os.close(descriptor)
 
     def _try(self) -> bool:
         """Join; returns whether that is done. Raises OSError, MeshError: it cannot be."""

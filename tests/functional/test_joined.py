@@ -67,8 +67,15 @@ class Job:
     def env(self) -> dict[str, str]:
         return environment(MESHRT_RUNTIME_DIR=self.runtime, MESHRT_RUNS=str(self.folder / "runs"))
 
-    def start(self, *words: str, ranks: int = 2, options: Sequence[str] = (), **variables: str) -> Job:
-        """Start a command on each rank: of Python, after ``-m meshrt run`` and its options."""
+    def start(
+        self,
+        *words: str,
+        ranks: int = 2,
+        before: Sequence[str] = (),
+        options: Sequence[str] = (),
+        **variables: str,
+    ) -> Job:
+        """Start ``python -m meshrt BEFORE run OPTIONS WORDS`` on each rank."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])
         for rank in map(str, range(ranks)):
@@ -76,10 +83,15 @@ class Job:
                 **self.env, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables,
             }  # fmt: skip
-            command = [sys.executable, "-m", "meshrt", "run", *options, *words]
+            command = [sys.executable, "-m", "meshrt", *before, "run", *options, *words]
             self.processes.append(
                 subprocess.Popen(
-                    command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                    command,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
                 )
             )
         return self
@@ -142,7 +154,8 @@ def job(tmp_path: Path) -> Iterator[Job]:
 def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
     job.train(ranks=4, options=["--mesh", "dp=2,tp=2"])
     job.wait_for("4: 4 running", "ps")
-    assert "run{dp=2,tp=2} main" in job.meshrt("ps") and "train.py" in job.meshrt("ps")
+    assert "run{dp=2,tp=2} main" in job.meshrt("ps")
+    assert "train.py" in job.meshrt("ps", "--json")
     assert job.meshrt("p", "main", "ranks(dp=1)", "loss") == "[2] 20\n[3] 30\n"
     assert "4/4  all" in job.meshrt("where", "main")
     assert "4 ranks: " in job.meshrt("memory")
@@ -221,11 +234,11 @@ signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys
 def test_a_job_goes_on_when_its_program_is_gone(job: Job) -> None:
     job.train("if rank == 1: breakpoint()")
     job.wait_for("| main ", "list")
-    root = job.root()
-    root.kill()
-    first, second = job.ended()
-    assert [(each.status, each.out) for each in (first, second)] == [(0, "trained 0\n"), (0, "trained 1\n")]
-    assert "the program of this job has ended; its ranks go on without it" in first.err
+    job.root().kill()
+    said = job.processes[0].stderr
+    assert said is not None
+    assert any("the program of this job has ended; its ranks go on without it" in line for line in said)
+    assert [(each.status, each.out) for each in job.ended()] == [(0, "trained 0\n"), (0, "trained 1\n")]
 
 
 def test_a_job_goes_on_where_no_program_can_be(job: Job) -> None:
@@ -242,7 +255,9 @@ def test_a_process_joins_late(job: Job) -> None:
     """The tools see it from then on: here the program is stopped until the script has begun."""
     (job.folder / "train.py").write_text(TRAIN)
     job.train()
-    agent = wait_until(lambda: _agent(job), _SECONDS, "the agent")
+    wait_until(lambda: _agent(job) is not None, _SECONDS, "the agent")
+    agent = _agent(job)
+    assert agent is not None
     agent.suspend()
     begun = time.monotonic()
     try:
@@ -271,13 +286,10 @@ def test_processes_of_a_rank_are_its_children(job: Job) -> None:
     """Forked and spawned ones work, and do not disturb it."""
     code = """
 import multiprocessing
-def work(queue):
-    queue.put(os.getppid())
 for kind in ("fork", "spawn", "forkserver"):
     context = multiprocessing.get_context(kind)
     queue = context.SimpleQueue()
-    import train
-    child = context.Process(target=train.worked, args=(queue,))
+    child = context.Process(target=worked, args=(queue,))
     child.start()
     assert queue.get() == os.getpid() or kind == "forkserver"
     child.join()
@@ -316,6 +328,13 @@ print(json.dumps(facts))
         facts, wanted = json.loads(each.out), json.loads(plain)
         facts[8] = [name for name in facts[8] if name != "MESHRT_FAULT_FILE"]
         assert facts == wanted
+
+
+def test_deepspeed_puts_a_word_before_the_command(job: Job) -> None:
+    path = job.folder / "words.py"
+    path.write_text("import sys; print(sys.argv[1:])")
+    job.start(str(path), "--lr", "1", before=["--local_rank=0"])
+    assert [(each.status, each.out) for each in job.ended()] == [(0, "['--local_rank=0', '--lr', '1']\n")] * 2
 
 
 def test_what_is_refused(job: Job) -> None:
