@@ -48,9 +48,9 @@ COMMAND: AnyCommand = Command(
         "Below a launcher that starts every rank, on one host or many:\n"
         "  torchrun --nproc-per-node 8 -m meshrt run train.py\n"
         "  srun --ntasks-per-node=8 meshrt run train.py\n"
-        "The script keeps its output, signals and exit status. If it is killed by a signal, as in a crash, the launcher\n"
-        "is told so, with the stack, and whether the kernel has run out of memory. Without a launcher the script runs\n"
-        "as `python -u` runs it."
+        "The script keeps its output, signals and exit status. If it is killed by a signal, as in a crash, the\n"
+        "launcher is told so, with the stack, and whether the kernel has run out of memory. Without a launcher the\n"
+        "script runs as `python -u` runs it."
     ),
     main="meshrt.spmd.local:show",
     offer=Offer.SHELL,

@@ -30,7 +30,7 @@ from meshrt.host.code.texts import serve_code
 from meshrt.host.dumps import Dumps
 from meshrt.host.elsewhere import Doors, OwnDirectories, error_file, remove_sockets, search_path
 from meshrt.host.family import Families
-from meshrt.host.fates import fate_of
+from meshrt.host.fates import end_of, fate_of, reap
 from meshrt.host.gather import Gathers
 from meshrt.host.logspace import LogSpace
 from meshrt.host.meeting import Meeting
@@ -103,8 +103,6 @@ _KILL_EVERYTHING = 2.0
 _OUTPUT_GRACE = 0.05
 #: Seconds that a mesh which is stopped waits until the root has taken its output, on another machine.
 _OUTPUT_SENT = 5.0
-#: Longest time from the closing of a process' files to the report of its end; ns.
-_TEARDOWN = 100_000_000
 #: Seconds until strays are looked for again, if that could not be done.
 _SWEEP_AGAIN = 0.1
 _PING = control_frame(Ping())
@@ -342,7 +340,7 @@ class Agent:
         except OSError as error:
             if not child.joined:
                 os.kill(pid, signal.SIGKILL)
-                self._reap(pid)
+                reap(pid)
             self._children.pop(address, None)
             self._unwatch(child)
             child.close()
@@ -482,11 +480,12 @@ class Agent:
             self._selector.unregister(child.link.sock)
         self._pass_on(child, child.link.drain())
         self._last_output(child)
-        status = osutil.status_of(child.pidfd, child.pid) if child.joined else self._reap(child.pid)
+        status = osutil.status_of(child.pidfd, child.pid) if child.joined else reap(child.pid)
         os.close(child.pidfd)
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             child.hint = child.hint or self._out_of_memory.evidence()
-        fate = fate_of(child, status, self._ended(child), stopping=child.birth.mesh_id in self._stopping)
+        span = end_of(child, self._waking.span())
+        fate = fate_of(child, status, span, stopping=child.birth.mesh_id in self._stopping)
         if self._own is not None:
             for part in error_file(child.birth):
                 self._root.tell(Event(FilePart.name(), body_of(part)), child.address)
@@ -508,18 +507,6 @@ class Agent:
         self._root.tell(Gone(*child.address, fate))
         self._unswept = True
 
-    def _ended(self, child: Child) -> tuple[int, int]:
-        """Return when a process ended, such that no effect of its end appears to be earlier.
-
-        Its files are closed, which its peers notice, before its pidfd reports its end, and the link to its agent is the
-        first of them. The time between the two depends on the load of the machine.
-        """
-        low, high = self._waking.span()
-        if child.closed is not None and high - child.closed[1] < _TEARDOWN:
-            return child.closed
-        # User code has closed the link before, or a child of it holds the link.
-        return (low, high) if child.link.at_end() else (low - _TEARDOWN, high)
-
     def _last_output(self, child: Child) -> None:
         deadline = time.monotonic() + _OUTPUT_GRACE
         for stream in tuple(child.streams):
@@ -532,12 +519,6 @@ class Agent:
                 self._root.output(child.address, stream.err, lines)
             self._root.output(child.address, stream.err, stream.end())
         child.streams.clear()
-
-    def _reap(self, pid: int) -> int:
-        try:
-            return os.waitpid(pid, 0)[1]
-        except ChildProcessError:
-            return 0
 
     # -- strays
 

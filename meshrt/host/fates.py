@@ -1,4 +1,4 @@
-"""How a rank has ended, from what the kernel, its log and its fault file say."""
+"""How and when a rank has ended, from what the kernel, its log and its fault file say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,34 @@ import signal
 from meshrt.hooks.fate import Fate
 from meshrt.host.child import Child
 
-__all__ = ["fate_of"]
+__all__ = ["end_of", "fate_of", "reap"]
+
+#: Longest time from the closing of a process' files to the report of its end; ns.
+_TEARDOWN = 100_000_000
+
+
+def reap(pid: int) -> int:
+    """Return the wait status of a child of this process that has ended."""
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return 0
+
+
+def end_of(child: Child, noticed: tuple[int, int]) -> tuple[int, int]:
+    """Return when a process ended, such that no effect of its end appears to be earlier; monotonic ns.
+
+    Its files are closed, which its peers notice, before its pidfd reports its end, and the link to its agent is the
+    first of them. The time between the two depends on the load of the machine.
+
+    Args:
+        noticed: When its pidfd was ready: not before, not after.
+    """
+    low, high = noticed
+    if child.closed is not None and high - child.closed[1] < _TEARDOWN:
+        return child.closed
+    # User code has closed the link before, or a child of it holds the link.
+    return (low, high) if child.link.at_end() else (low - _TEARDOWN, high)
 
 
 def fate_of(child: Child, status: int | None, span: tuple[int, int], *, stopping: bool) -> Fate:

@@ -2,7 +2,8 @@
 
 Classes of files:
 
-* *hidden*: the meshrt package, its event loop, and debugpy's engine. Never shown, never stepped into.
+* *hidden*: the meshrt package, its event loop, debugpy's engine, and what runs between an ``import`` and the module, as
+  in tracebacks of Python. Never shown, never stepped into.
 * *plumbing*: code that only carries a call (event loops, threads' first functions). Not stepped into, and cut off at
   the outer end of the stack; in the middle of a stack it is shown.
 * *debugging*: the debugger's own, and the standard library's below it. A thread in there is stopped.
@@ -39,6 +40,8 @@ T = TypeVar("T")
 _DEBUGGERS = tuple(STDLIB_FILES + name for name in ("bdb.py", "pdb.py", "cmd.py"))
 #: The engine of an IDE, which runs in a rank like the debugger.
 _IDE_ENGINE = os.path.join("", "debugpy", "_vendored", "")
+#: Python's import system: ``_bootstrap`` and ``_bootstrap_external``.
+_IMPORTS = "<frozen importlib._bootstrap"
 _PLUMBING = (
     *(
         STDLIB_FILES + name
@@ -51,8 +54,8 @@ _PLUMBING = (
 
 @lru_cache(maxsize=4096)
 def is_hidden_file(filename: str) -> bool:
-    """Whether ``filename`` belongs to the runtime, or to the engine of an IDE."""
-    return filename.startswith((RUNTIME_FILES, EVENT_LOOP_FILES)) or _IDE_ENGINE in filename
+    """Whether ``filename`` belongs to the runtime, to the engine of an IDE, or to Python's import system."""
+    return filename.startswith((RUNTIME_FILES, EVENT_LOOP_FILES, _IMPORTS)) or _IDE_ENGINE in filename
 
 
 @lru_cache(maxsize=4096)

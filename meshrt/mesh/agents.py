@@ -224,10 +224,6 @@ class AgentLink:
         elif not self._link.hung_up():
             self.alive_at = now
 
-    def has_ended(self) -> bool:
-        """Whether it has ended, also where that is noticed in a moment only. Any thread."""
-        return self.gone or self._link.hung_up()
-
     def is_heard(self) -> bool:
         """Whether its machine answers, whatever the agent itself does."""
         return not self.machine or (unheard(self._link.sock) or 0.0) < _HEARD

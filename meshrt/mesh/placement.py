@@ -59,7 +59,8 @@ class Placement:
         """
         with self._placing:
             known = [agent for agent in self._by_engine.get(engine, []) if not agent.gone]
-            living = {id(agent.placed): agent for agent in known if not agent.has_ended()}
+            # The end of one may be noticed in a moment only.
+            living = {id(agent.placed): agent for agent in known if not agent.placed.link.hung_up()}
             request = replace(request, lost=[agent.host for lost, agent in self._lost if lost == engine])
             placed = self._place(engine if engine is not None else local_engine(), request, living)
             agents = [living.get(id(each)) or self._connect(each) for each in placed]

@@ -87,31 +87,34 @@ class _Ranks:
     """Which ranks have joined, and which have ended. On the root's loop but for `wait`."""
 
     def __init__(self, size: int) -> None:
-        self._missing = size
+        self._size = size
+        self._joined = 0
         self._alive = 0
         self._changed = threading.Condition()
 
     def born(self, _mesh_id: str, _rank: int) -> None:
         """One has joined."""
-        self._change(-1, 1)
+        self._change(1, 1)
 
     def gone(self, _mesh_id: str, _rank: int, _fate: Fate) -> None:
         """One has ended."""
         self._change(0, -1)
 
-    def _change(self, missing: int, alive: int) -> None:
+    def _change(self, joined: int, alive: int) -> None:
         with self._changed:
-            self._missing += missing
+            self._joined += joined
             self._alive += alive
             self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait for the end of all. Processes that do not join, as they have ended before, are not waited for long."""
-        patience = _FIRST
+        seen, patience = 0, _FIRST
         with self._changed:
-            while self._alive or (self._missing and self._changed.wait_for(lambda: self._alive, patience)):
+            while self._changed.wait_for(lambda: self._joined > seen, patience):
                 self._changed.wait_for(lambda: not self._alive)
-                patience = _NEXT
+                seen, patience = self._joined, _NEXT
+                if seen == self._size:
+                    return
 
 
 def run(spec: JobSpec) -> None:

@@ -275,10 +275,9 @@ def test_a_process_joins_late(job: Job) -> None:
 def _agent(job: Job) -> psutil.Process | None:
     """The host agent, before any rank has joined."""
     for process in psutil.process_iter(["cmdline", "environ"]):
-        line = process.info["cmdline"] or []
-        if any(word.endswith("agent_main.py") for word in line):
-            if (process.info["environ"] or {}).get("MESHRT_RUNTIME_DIR") == job.runtime:
-                return process
+        is_agent = any(word.endswith("agent_main.py") for word in process.info["cmdline"] or ())
+        if is_agent and (process.info["environ"] or {}).get("MESHRT_RUNTIME_DIR") == job.runtime:
+            return process
     return None
 
 
@@ -313,9 +312,9 @@ def test_it_runs_as_python_runs_it(job: Job) -> None:
     """Words, path, module, variables: nothing is there that would not have been."""
     text = """
 import json, os, sys
-own = {"RANK", "LOCAL_RANK"}
+own = sorted(name for name in os.environ if name.startswith("MESHRT_"))
 facts = [sys.argv, sys.path[0], __name__, __file__, __package__, sys.flags.safe_path, sys.stdin.read(), os.getcwd(),
-         sorted(name for name in os.environ if name.startswith("MESHRT_")), sys.modules["__main__"].__dict__ is globals()]
+         own, sys.modules["__main__"].__dict__ is globals()]
 print(json.dumps(facts))
 """
     path = job.folder / "facts.py"

@@ -67,9 +67,9 @@ def test_a_job_that_torchrun_starts_again_has_another_name() -> None:
         {"RANK": "0", "WORLD_SIZE": "4"},  # nothing says which of them are on this host
         {**DEEPSPEED, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_SIZE": "1"},
         {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8"},  # a script of sbatch, and not a step
-        {**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1"},
+        {**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
     ],
-)  # fmt: skip
+)
 def test_one_process(variables: dict[str, str]) -> None:
     assert place_of(variables) is None
 

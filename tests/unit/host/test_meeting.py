@@ -1,0 +1,175 @@
+"""Processes that ask an agent for a rank: what each of them gets, in every order."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meshrt.host.child import Birth, Child, Plumbing
+from meshrt.host.meeting import Meeting, meeting_path
+from meshrt.host.output import RankLog
+from meshrt.wire.addresses import HostAddress
+from meshrt.wire.control import Message, control_frame
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.handshake import Secret
+from meshrt.wire.meeting import FROM_MEETING, AskToJoin, FromMeeting, Ready, Refused, Welcome
+
+
+def birth(rank: int, directory: Path) -> Birth:
+    address = HostAddress(0, os.getpid(), os.fsencode(directory))
+    return Birth("m", "run", rank, ["n"], [2], {}, "0", address, Secret(b"secret"), "host", [], 0, -1, "/run", "", [])
+
+
+class Agent:
+    """The part of an agent that meets two ranks."""
+
+    def __init__(self, directory: Path) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.born: list[tuple[int, int]] = []
+        self.children: list[Child] = []
+        births = [birth(rank, directory) for rank in range(2)]
+        self.meeting = Meeting(self.selector, "job", births, self._prepare, self._born, lambda _seconds, _action: None)
+
+    def _prepare(self, made: Birth) -> tuple[Child, Plumbing]:
+        return Child.prepare(made, RankLog(Path(), print), joined=True)
+
+    def _born(self, child: Child, pid: int) -> None:
+        self.born.append((child.birth.rank, pid))
+        self.children.append(child)
+
+    def turn(self) -> None:
+        """Serve all that is ready."""
+        while ready := self.selector.select(0.05):
+            for key, events in ready:
+                key.data(events)
+
+
+class Process:
+    """One that joins."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.connect(meeting_path("job"))
+        self.descriptors: list[int] = []
+
+    def send(self, message: Message, *descriptors: int) -> None:
+        socket.send_fds(self.sock, [control_frame(message)], descriptors)
+        self._agent.turn()
+
+    def answer(self) -> FromMeeting | None:
+        """Return what the agent has answered; None: the connection has ended."""
+        data, self.descriptors, _, _ = socket.recv_fds(self.sock, 1 << 16, 8, socket.MSG_DONTWAIT)
+        return next((FROM_MEETING.decode(frame.payload) for frame in control_decoder().receive_data(data)), None)
+
+    def close(self) -> None:
+        self.sock.close()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self._agent.turn()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    base = tmp_path / "r"
+    base.mkdir(mode=0o700)
+    monkeypatch.setenv("MESHRT_RUNTIME_DIR", str(base))
+    made = Agent(base)
+    yield made
+    made.meeting.close()
+    for child in made.children:
+        child.close()
+    made.selector.close()
+    assert not [*base.iterdir()]
+    base.rmdir()
+
+
+@pytest.fixture
+def stacks() -> Iterator[int]:
+    file = os.memfd_create("stacks")
+    yield file
+    os.close(file)
+
+
+def test_a_process_becomes_a_rank(agent: Agent, stacks: int) -> None:
+    process = Process(agent)
+    process.send(AskToJoin(1), stacks)
+    welcome = process.answer()
+    assert isinstance(welcome, Welcome)
+    assert (welcome.mesh, welcome.name, welcome.secret, len(process.descriptors)) == ("m", "run", b"secret", 3)
+    assert agent.born == []
+    process.send(Ready())
+    assert agent.born == [(1, os.getpid())] and process.answer() is None
+    os.write(stacks, b"Fatal Python error: x")
+    assert agent.children[0].crash_text() == "Fatal Python error: x"
+    process.close()
+
+
+def test_its_parent_is_told_when_its_end_was_noticed(agent: Agent, stacks: int) -> None:
+    ours, theirs = socket.socketpair()
+    process = Process(agent)
+    process.send(AskToJoin(0), stacks, theirs.fileno())
+    theirs.close()
+    process.answer()
+    process.send(Ready())
+    ours.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        ours.recv(1)
+    agent.children.pop().close()
+    assert ours.recv(1) == b""
+    process.close()
+    ours.close()
+
+
+def test_a_rank_is_given_once(agent: Agent, stacks: int) -> None:
+    first, second = Process(agent), Process(agent)
+    first.send(AskToJoin(0), stacks)
+    second.send(AskToJoin(0), stacks)
+    answer = second.answer()
+    assert isinstance(answer, Refused) and "rank 0 has a process already" in answer.why
+    first.close()
+    second.close()
+
+
+def test_a_process_that_ends_before_it_is_ready_leaves_its_rank_to_others(agent: Agent, stacks: int) -> None:
+    first = Process(agent)
+    first.send(AskToJoin(0), stacks)
+    first.answer()
+    first.close()
+    second = Process(agent)
+    second.send(AskToJoin(0), stacks)
+    assert isinstance(second.answer(), Welcome)
+    second.close()
+
+
+def test_ranks_of_other_hosts_are_refused(agent: Agent, stacks: int) -> None:
+    process = Process(agent)
+    process.send(AskToJoin(7), stacks)
+    assert isinstance(process.answer(), Refused)
+    process.close()
+
+
+@pytest.mark.parametrize("data", [b"\0", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, control_frame(Ready())])
+def test_other_bytes_end_the_connection(agent: Agent, data: bytes) -> None:
+    process = Process(agent)
+    process.sock.sendall(data)
+    process.sock.shutdown(socket.SHUT_WR)
+    agent.turn()
+    assert process.sock.recv(1) == b"" and agent.born == []
+    process.close()
+
+
+def test_a_socket_that_an_earlier_job_has_left_is_replaced(agent: Agent, tmp_path: Path) -> None:
+    """And the end of the earlier one does not remove that of the later one."""
+    base = Path(os.environ["MESHRT_RUNTIME_DIR"])
+    later = Agent(base)
+    agent.meeting.close()
+    assert os.path.exists(meeting_path("job"))
+    later.meeting.close()
+    later.selector.close()
+    assert not os.path.exists(meeting_path("job"))

@@ -1,0 +1,72 @@
+"""The program of a job: whom it waits for, and how its hosts find each other."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from meshrt.hooks.fate import Fate
+from meshrt.spmd import job
+from meshrt.spmd.job import JobSpec
+
+ENDED = Fate("stopped")
+
+
+def waiting(ranks: job._Ranks) -> threading.Thread:
+    thread = threading.Thread(target=ranks.wait)
+    thread.start()
+    return thread
+
+
+def test_all_are_waited_for() -> None:
+    ranks = job._Ranks(2)
+    thread = waiting(ranks)
+    ranks.born("m", 0)
+    ranks.born("m", 1)
+    ranks.gone("m", 0, ENDED)
+    thread.join(0.1)
+    assert thread.is_alive()
+    ranks.gone("m", 1, ENDED)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_all_have_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = job._Ranks(1)
+    ranks.born("m", 0)
+    thread = waiting(ranks)
+    thread.join(0.1)
+    assert thread.is_alive()
+    ranks.gone("m", 0, ENDED)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_one_that_never_joins_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_NEXT", 0.05)
+    ranks = job._Ranks(2)
+    thread = waiting(ranks)
+    ranks.born("m", 0)
+    ranks.gone("m", 0, ENDED)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_none_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_FIRST", 0.05)
+    job._Ranks(2).wait()
+
+
+def test_one_host_needs_no_rendezvous() -> None:
+    assert JobSpec("meet", {"hosts": 1, "gpus": 2}, ["train.py"], "main", "torchrun", 0, 1).rendezvous() is None
+
+
+def test_the_port_of_the_script_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where no launcher serves torch's store, rank 0 of the script does, later."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    monkeypatch.setenv("MESHRT_RENDEZVOUS", str(tmp_path))
+    found = JobSpec("meet", {"hosts": 2, "gpus": 1}, ["train.py"], "main", "SLURM", 0, 2).rendezvous()
+    assert found is not None and str(tmp_path) in str(found.way)
