@@ -25,8 +25,9 @@ ONE_PYTHON = (
     *(
         f"cluster/test_{name}.py"
         for name in (
-            *("arrays", "causes", "files", "kubernetes", "logs", "loss", "mpi", "placing", "ray", "reach", "slurm"),
-            *("timeline", "tools", "torchrun"),
+            *("arrays", "causes", "delay", "example", "files", "full_disk", "joined", "kubernetes", "launch", "logs"),
+            *("loss", "mpi", "placing", "ray", "reach", "slurm", "ssh", "strangers", "timeline", "tools", "torchrun"),
+            *("two_machines", "via"),
         )
     ),
     "fuzz/",
@@ -45,15 +46,28 @@ ONE_PYTHON = (
     *(
         f"functional/test_{name}.py"
         for name in (
-            *("failures_page", "hosts", "limits", "machine", "memory_page", "order", "output", "planted", "programs"),
-            *("security_page", "store_machines", "store_server", "tools", "top", "top_screen", "top_serve", "torchrun"),
+            *("ddp", "failures_page", "gather", "hosts", "launch", "lifetime", "limits", "machine", "memory_page"),
+            *("order", "output", "payloads", "planted", "programs", "restarts", "security_page", "store"),
+            *("store_machines", "store_server", "supervision", "tensors", "tools", "top", "top_screen", "top_serve"),
+            *("torchrun", "via"),
         )
     ),
     *(
         f"faults/test_{name}.py"
         for name in (
-            *("agents", "bad_messages", "cleaners", "descendants", "exposure", "fuzzed", "left_behind", "links"),
-            *("load", "other_user", "resources", "reused_pids", "root_death", "slow_ranks", "stop", "store_faults"),
+            *("agents", "bad_messages", "cleaners", "descendants", "exposure", "failing_calls", "fuzzed", "interrupts"),
+            *(
+                "left_behind",
+                "links",
+                "load",
+                "other_user",
+                "resources",
+                "reused_pids",
+                "root_death",
+                "slow_ranks",
+                "stop",
+                "store_faults",
+            ),
             *("strangers", "unread", "worker_death", "worker_stalls"),
         )
     ),

@@ -101,6 +101,7 @@ def test_references_results_and_views(three: Cluster) -> None:
     assert Program(three, "references").lines() == referred(3)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("hidden", [[0], [1], [0, 1]], ids=["the first", "the second", "both"])
 def test_references_of_machines_that_let_nothing_in(cluster: Cluster, hidden: list[int]) -> None:
     machines = [cluster.machines[number] for number in hidden]
@@ -157,6 +158,7 @@ def chained(cluster: Cluster) -> Program:
     return program
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [Machine.cut, Machine.end_processes])
 def test_a_host_that_is_lost_in_the_middle_is_skipped(three: Cluster, how: Callable[[Machine], None]) -> None:
     program = chained(three)

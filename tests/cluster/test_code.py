@@ -85,6 +85,7 @@ def test_a_module_that_has_changed_is_new_in_a_new_mesh(cluster: Cluster, script
     assert out.splitlines() == ["{'late'}", "{'late'}", "{'changed'}"], out + err
 
 
+@pytest.mark.nightly
 def test_an_import_waits_for_a_script_that_is_stopped_and_says_so(cluster: Cluster, script: Path) -> None:
     program = start(cluster, script, "busy")
     wait_until(lambda: state_of(program.pid) == "T", 60, "the script does not stop itself")
@@ -116,6 +117,7 @@ def test_tracebacks_show_the_text_that_runs_and_not_a_file_of_the_host(cluster: 
     assert f"host n1 has another {helper} than the script; its ranks use that of the script" in err
 
 
+@pytest.mark.nightly
 def test_a_breakpoint_in_fetched_code_shows_its_text(cluster: Cluster, script: Path) -> None:
     program = start(cluster, script, "stop")
     helper = script.with_name("helper.py")

@@ -43,6 +43,7 @@ def log_of(runs: Path, rank: int) -> Path | None:
     return next(runs.glob(f"*/*.{rank}.log"), None)
 
 
+@pytest.mark.nightly
 def test_of_a_machine_that_is_gone_all_lines_are_there_that_were_printed_a_second_before(
     cluster: Cluster, runs: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_machine_that_is_paused_ends_its_ranks_when_it_goes_on(cluster: Cluste
     wait_until(lambda: not second.processes(), 10, "the ranks of a machine that was paused")
 
 
+@pytest.mark.nightly
 @for_long
 def test_an_agent_that_is_stopped_is_not_lost(cluster: Cluster, seconds: int) -> None:
     program = begun(cluster, "again", "first")
@@ -96,6 +97,7 @@ def test_an_agent_that_is_stopped_is_not_lost(cluster: Cluster, seconds: int) ->
     assert program.returncode == 0 and "lost" not in out + err, out + err
 
 
+@pytest.mark.nightly
 @for_long
 def test_a_script_that_is_stopped_does_not_lose_its_hosts(cluster: Cluster, seconds: int) -> None:
     """What its ranks print fills their connections: nobody reads them, and yet its machine answers."""
@@ -108,6 +110,7 @@ def test_a_script_that_is_stopped_does_not_lose_its_hosts(cluster: Cluster, seco
     assert program.returncode == 0 and "hosts n1 n2" in out, out[-1000:] + err[-1000:]
 
 
+@pytest.mark.nightly
 @needs_nft
 @pytest.mark.row("H4")
 def test_two_machines_that_lose_each_other_find_a_way_through_the_script(cluster: Cluster) -> None:

@@ -71,6 +71,7 @@ def test_a_rank_that_dies_fails_the_script(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_mpirun_ends_everything(cluster: Launched, number: int) -> None:
     program = cluster.start_that_hangs(*MPIRUN, "hang")
@@ -79,6 +80,7 @@ def test_a_signal_to_mpirun_ends_everything(cluster: Launched, number: int) -> N
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_a_killed_mpirun_leaves_nothing(cluster: Launched) -> None:
     program = cluster.start_that_hangs(*MPIRUN, "hang")
     cluster.signal("mpirun", signal.SIGKILL)
@@ -96,6 +98,7 @@ def test_two_processes_on_a_machine_are_refused(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_ranks_have_all_processors(cluster: Launched) -> None:
     """Open MPI binds its processes, by default to one core each; what a user asks for is kept."""
     done = cluster.run(*MPIRUN, "processors")

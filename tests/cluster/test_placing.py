@@ -57,6 +57,7 @@ def test_sizes_that_two_machines_do_not_fit(cluster: Cluster) -> None:
     assert fit == ["even ['n1', 'n1', 'n2', 'n2']", "one {'n1'}"]
 
 
+@pytest.mark.nightly
 def test_ranks_of_a_machine_without_power_are_started_again_on_a_spare_one(three: Cluster) -> None:
     program = three.start("restart", program=PLACING)
     assert program.stdout is not None

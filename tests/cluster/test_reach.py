@@ -47,6 +47,7 @@ def test_machines_that_listen_where_nobody_reaches_them(cluster: Cluster, both: 
     assert err.count("does not reach") == (4 if both else 2), err
 
 
+@pytest.mark.nightly
 def test_one_that_is_not_reached_and_reads_late_slows_its_caller_alone(cluster: Cluster) -> None:
     program = cluster.start("rush", program=LINKS, agents=cluster.hidden(cluster.machines[1]))
     out, err = program.communicate(timeout=150)
@@ -63,6 +64,7 @@ def test_two_machines_that_let_nothing_in(cluster: Cluster) -> None:
     assert err.count("does not reach") == 4
 
 
+@pytest.mark.nightly
 @needs_nft
 def test_one_that_reads_late_slows_its_caller_alone(cluster: Cluster) -> None:
     cluster.machines[1].only_out()
@@ -71,6 +73,7 @@ def test_one_that_reads_late_slows_its_caller_alone(cluster: Cluster) -> None:
     assert program.returncode == 0 and "rushed 40000000" in out and "True" in out, out + err
 
 
+@pytest.mark.nightly
 @needs_nft
 def test_an_interface_that_leads_nowhere(cluster: Cluster) -> None:
     first, second = cluster.machines
@@ -82,6 +85,7 @@ def test_an_interface_that_leads_nowhere(cluster: Cluster) -> None:
     assert lines == ALL and "does not reach" not in err
 
 
+@pytest.mark.nightly
 def test_two_machines_with_the_same_private_address(cluster: Cluster) -> None:
     for machine in cluster.machines:
         machine.add_interface("same0", "10.9.0.5/24")
@@ -129,6 +133,7 @@ def test_host_names_that_are_loopback_addresses_or_none(cluster: Cluster) -> Non
     assert program.returncode == 0 and out.splitlines()[1:] == ALL, out + err
 
 
+@pytest.mark.nightly
 @needs_nft
 def test_packets_that_are_lost(cluster: Cluster) -> None:
     for machine in cluster.machines:
@@ -137,6 +142,7 @@ def test_packets_that_are_lost(cluster: Cluster) -> None:
     assert lines == ALL and "does not" not in err
 
 
+@pytest.mark.nightly
 @needs_nft
 def test_a_script_that_nobody_reaches(cluster: Cluster) -> None:
     cluster.machines[1].filter("out drop")

@@ -41,6 +41,7 @@ def test_a_script_has_the_nodes_as_its_hosts(cluster: Launched, on: int) -> None
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_without_sizes_there_is_a_rank_for_each_gpu_that_slurm_gives(cluster: Launched) -> None:
     done = cluster.run("srun", "-N2", "--ntasks-per-node=1", "--gpus-per-node=2", *SRUN[3:], "gpus")
     assert done.returncode == 0, done.stderr
@@ -90,6 +91,7 @@ def test_scancel_ends_everything(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_the_tools_look_at_it_from_another_machine_by_srun(cluster: Launched) -> None:
     cluster.start_that_hangs(*SRUN, "hang")
     (job,) = jobs(cluster)
@@ -117,6 +119,7 @@ def test_one_node_is_one_host(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_a_batch_script_runs_it(cluster: Launched) -> None:
     script = ROOT / "examples" / "slurm" / "train.sbatch"
     cluster.shared("train.py").write_text(f"import runpy\nrunpy.run_path({TRAIN!r}, run_name='__main__')\n")

@@ -61,6 +61,7 @@ def working(cluster: Cluster, tmp_path: Path) -> Working:
     return Working(cluster, tmp_path / "stop")
 
 
+@pytest.mark.nightly
 def test_tools_that_look(working: Working) -> None:
     wrong = []
     for words, expected in LOOKS:
@@ -73,6 +74,7 @@ def test_tools_that_look(working: Working) -> None:
     working.end()
 
 
+@pytest.mark.nightly
 def test_tools_that_stop_ranks(working: Working) -> None:
     meshrt = working.meshrt
     assert f"breakpoint 1  {NEXT} on" in meshrt("tbreak", "worker", NEXT)
@@ -94,6 +96,7 @@ def test_tools_that_stop_ranks(working: Working) -> None:
     working.end()
 
 
+@pytest.mark.nightly
 def test_an_ide_stops_ranks_of_both_machines(working: Working, cluster: Cluster) -> None:
     pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
     ide = Ide([*cluster.inside, sys.executable, "-m", "meshrt", "dap", "--stdio"], {})

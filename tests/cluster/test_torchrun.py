@@ -52,6 +52,7 @@ def test_a_script_has_the_machines_as_its_hosts(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_a_failing_script_fails_its_torchrun(cluster: Launched) -> None:
     done = run(cluster, "exit", "7")
     (failed,) = [each for each in done if "the script is on" in each.stdout]
@@ -72,6 +73,7 @@ def test_ctrl_c_on_one_machine_ends_everything(cluster: Launched) -> None:
     cluster.wait_until_empty()
 
 
+@pytest.mark.nightly
 def test_two_processes_on_a_machine_are_refused(cluster: Launched) -> None:
     done = run(cluster, "calls", each=2)
     assert all(each.returncode for each in done)

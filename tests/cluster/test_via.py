@@ -80,6 +80,7 @@ def via(cluster: Cluster) -> Iterator[Via]:
         made.end()
 
 
+@pytest.mark.nightly
 def test_tools_that_look(via: Via) -> None:
     for words, expected in {
         ("top", "--once"): ["gpus=1", "2 ranks: 2 running"],
@@ -101,6 +102,7 @@ def test_the_debugger_stops_ranks_at_a_line_of_a_file_that_is_only_there(via: Vi
     assert via.program.poll() is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("view", ["sessions", "threads"])
 def test_an_ide_shows_the_source_that_its_machine_does_not_have(via: Via, view: str) -> None:
     pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")

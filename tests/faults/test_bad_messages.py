@@ -31,7 +31,7 @@ def nested(depth: int) -> list[Any]:
 
 #: What a rank sends to its agent, and what the error of its callers says was expected.
 BAD: list[tuple[Any, str]] = [
-    ({"t": "no such"}, "expected one of dropped, ev, hint, later, no, ok, op, pong"),
+    ({"t": "no such"}, "expected one of dropped, ev, hint, later, leaving, no, ok, op, pong"),
     ({"t": "hint"}, "missing required field `text`"),
     ({"t": "hint", "text": 5}, "Expected `str`, got `int` - at `$.text`"),
     ({"t": "ev", "ev": "unhandled"}, "missing required field `body`"),

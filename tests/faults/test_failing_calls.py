@@ -57,7 +57,9 @@ def cells(built: Path, folder: Path, process: str, most: int, functions: str = "
 
 @pytest.mark.row("O8")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize(
+    "process", ["root", *(pytest.param(each, marks=pytest.mark.nightly) for each in PROCESSES[1:])]
+)
 def test_a_call_fails(process: str, built: Path, tmp_path: Path) -> None:
     """The first call of each function, and the last one of a round of work; each error that it can give."""
     found = cells(built, tmp_path, process, 2)

@@ -37,10 +37,13 @@ FLOODS = {
     "to both": "import sys\nfor _ in range(50_000):\n    print('o' * 300)\n    print('e' * 300, file=sys.stderr)",
     "empty lines": "print('\\n' * 5_000_000)",
 }
+LONG_FLOODS = ("empty lines", "binary", "many prints")
 
 
 @pytest.mark.row("O1")
-@pytest.mark.parametrize("what", FLOODS)
+@pytest.mark.parametrize(
+    "what", [pytest.param(each, marks=pytest.mark.nightly) if each in LONG_FLOODS else each for each in FLOODS]
+)
 def test_a_flood_of_output(what: str, tmp_path: Path) -> None:
     """The call ends, the agent lives, and neither it nor the script holds the flood in memory."""
     script = f"""

@@ -167,6 +167,7 @@ with contextlib.ExitStack() as last:
     assert (tmp_path / "torch-0").read_text() == "False"
 
 
+@pytest.mark.nightly
 def test_a_rank_crashes(tmp_path: Path) -> None:
     """The whole report is the launcher's traceback, and what it tells its own launcher in turn holds the record."""
     main = """
@@ -205,6 +206,7 @@ with proc_mesh(n=1) as mesh:
     assert re.search(r'File ".*train.py", line \d+ in crash\n', said.root.text)
 
 
+@pytest.mark.nightly
 def test_the_cause_is_on_another_node(tmp_path: Path) -> None:
     """Each launcher names one of its own workers: where the cause is not, the one whose error carries it."""
     main = """
@@ -259,6 +261,7 @@ main()
 """
 
 
+@pytest.mark.nightly
 def test_a_child_says_why_it_fails_and_its_parent_says_more(tmp_path: Path) -> None:
     """The child writes by torch's own hand, and not where its parent does; the parent has no mesh."""
     (tmp_path / "child.py").write_text(CHILD)
@@ -300,6 +303,7 @@ with proc_mesh(n=1, name="train") as mesh:
     assert json.loads(mine.read_text())["message"]["message"].startswith("runner rank 0 (n=0) on ")
 
 
+@pytest.mark.nightly
 def test_a_thread_of_a_script_fails_and_its_victim_ends_first(tmp_path: Path) -> None:
     """The main thread of the cause goes on until the launcher stops it."""
     main = """
@@ -324,6 +328,7 @@ with proc_mesh(n=1, name="train") as mesh:
     assert re.match(r"worker 1 had failed before: .*ValueError: bad shard\n", said.others[0].text)
 
 
+@pytest.mark.nightly
 def test_a_thread_of_a_decorated_script_fails_and_the_script_ends_well(tmp_path: Path) -> None:
     main = """
 import threading

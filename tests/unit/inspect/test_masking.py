@@ -163,6 +163,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_work_is_linear_in_the_length_of_a_text(unit: str) -> None:
     """Work that grows with the square of 400,000 characters would not end within the time limit of a test."""

@@ -50,6 +50,7 @@ def in_shared_memory() -> list[Any]:
     return [received(reading.window(start, SIZE)) for start in range(0, COUNT * SIZE, SIZE)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", [in_memory_of_their_own, in_one_message, in_shared_memory])
 @pytest.mark.parametrize("objects", [4200, 9000, 15_000, 40_000])
 def test_of_a_dict_of_arrays_the_estimate_is_near(make: Callable[[], list[Any]], objects: int) -> None:

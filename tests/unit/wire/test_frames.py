@@ -258,6 +258,7 @@ def lost(payload: Any) -> Any:
     return (payload.size, payload.reason) if isinstance(payload, Unreceived) else bytes(payload)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("no_memory")
 def test_a_payload_without_memory_is_thrown_away_and_the_others_are_received() -> None:
     data = wire(POOR)

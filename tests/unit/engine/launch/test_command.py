@@ -26,7 +26,7 @@ def became(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return status
 
     monkeypatch.setattr(command, "_run_script", functools.partial(become, "script", 7))
-    monkeypatch.setattr(command, "_be_host", functools.partial(become, "host", 8))
+    monkeypatch.setattr(command, "be_host", functools.partial(become, "host", 8))
     for name in ("MASTER_ADDR", "MESHRT_ROOT", "MESHRT_SECRET_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MESHRT_RENDEZVOUS", "/shared")
