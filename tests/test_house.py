@@ -9,7 +9,7 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(52_664, more=100, less=200),
+    "lines of code": Bar(53_610, more=100, less=200),
     "uses of Any": Bar(247, less=10),
     "circles of imports": Bar(0),
     "modules in circles": Bar(0),
@@ -19,7 +19,7 @@ BARS = {
     "lines of the longest module": Bar(661, less=20),
     "modules over 400 lines": Bar(11),
     "modules over 700 lines": Bar(0),
-    "modules with logic, without unit tests": Bar(202, less=3),
+    "modules with logic, without unit tests": Bar(207, less=3),
 }
 
 

@@ -52,6 +52,6 @@ COMMAND: AnyCommand = Command(
         "launcher is told so, with the stack, and whether the kernel has run out of memory. Without a launcher the\n"
         "script runs as `python -u` runs it."
     ),
-    main="meshrt.spmd.local:show",
+    main="meshrt.spmd.run:show",
     offer=Offer.SHELL,
 )

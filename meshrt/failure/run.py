@@ -17,25 +17,15 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meshrt.commandline.command import Arguments
-from meshrt.errors import describe_exit, user_stack
-from meshrt.failure.causes import is_consequence
-from meshrt.failure.record import FailureRecord
-from meshrt.failure.report import details
-from meshrt.failure.telling import tell
-from meshrt.failure.workers import NOTED_WITHIN, Word
-from meshrt.hooks.fate import Fate
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
 from meshrt.transport.helper import interpreter
-from meshrt.transport.launcher import FAULT_FILE, launcher_file
+from meshrt.transport.launcher import FAULT_FILE
 
-__all__ = ["Below", "run_below", "show"]
+__all__ = ["Below", "run_alone", "run_below"]
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 #: Signals that keys of a terminal send to all processes in its foreground.
@@ -45,9 +35,9 @@ _STACK_MAX = 1 << 16
 _NOTICED = 1.0
 
 
-def show(arguments: Arguments) -> int:
-    """Run ``meshrt run`` of one process. Returns the exit code of the script, see `run_below`."""
-    return run_below(lambda _stacks: Below([*interpreter(), "-u", *arguments["words"]]))
+def run_alone(words: Sequence[str]) -> int:
+    """Run ``python -u WORDS``. Returns its exit code, see `run_below`."""
+    return run_below(lambda _stacks: Below([*interpreter(), "-u", *words]))
 
 
 @dataclass(frozen=True)
@@ -108,7 +98,9 @@ def run_below(prepare: Callable[[int], Below]) -> int:
         return code
     if -code not in passed_on:
         hint = memory.evidence() if -code == signal.SIGKILL else ""
-        _tell(script.pid, -code, _stack(stacks), hint)
+        from meshrt.failure.crash import tell_crash  # start-up: only where the script has crashed
+
+        tell_crash(script.pid, -code, _stack(stacks), hint)
     return _end_by(-code)
 
 
@@ -122,28 +114,6 @@ def _stack(file: int) -> str:
     text = os.pread(file, 4 << 20, 0).decode("utf-8", errors="replace")
     crash = text.rfind("Fatal Python error")
     return text[crash:][:_STACK_MAX] if crash >= 0 else ""
-
-
-def _tell(pid: int, number: int, stack: str, hint: str) -> None:
-    if stack:
-        print(user_stack(stack), file=sys.stderr, flush=True)
-    path = launcher_file()
-    if path is None or path.exists():
-        return  # the script has told of an error itself, which came before
-    now = time.monotonic_ns()
-    record = FailureRecord(
-        kind="signal", blame="platform" if hint else "worker", host=os.uname().nodename, pid=pid,
-        fate=Fate("died", signal=number, hint=hint, stack=stack), low=now, high=now, time=time.time_ns() / 1e9,
-    )  # fmt: skip
-    headline = f"the script (pid {pid}) {describe_exit(None, number)}" + (f" ({hint})" if hint else "")
-    word = Word(
-        evidence="inferred" if is_consequence(record) else "own",
-        low=now - NOTED_WITHIN, high=now, second=int(record.time), headline=headline,
-    )  # fmt: skip
-    try:
-        tell(word, "\n".join([headline, *details(record, "", "", full=True)]), {"records": [record.to_plain()]})
-    except OSError as error:
-        print(f"meshrt: the launcher could not be told of the failure: {error.strerror}", file=sys.stderr)
 
 
 def _end_by(number: int) -> int:

@@ -456,10 +456,9 @@ class Agent:
     def _distrust(self, child: Child, error: Exception) -> None:
         """User code wrote into the runtime's descriptors: this rank cannot be trusted any more."""
         child.hint = f"its control link was broken by user code: {type(error).__name__}: {error}"
-        if child.joined:
-            return  # nothing is read of it any more
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+        if not child.joined:  # of one that has joined, nothing is read any more
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     def _on_output(self, child: Child, stream: Stream) -> None:
         if child.gone:

@@ -16,14 +16,14 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
     # Started by its path, as agents are: it uses the meshrt of the ranks, wherever that came from.
     sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
     sys.modules["meshrt.spmd.job"] = sys.modules["__main__"]
-
-import msgspec
 
 from meshrt.engine.launch.command import be_host, run_engine
 from meshrt.engine.launch.launchers import Launched
@@ -36,58 +36,46 @@ from meshrt.mesh.proc_mesh import start_mesh
 from meshrt.mesh.program import shutdown_context, start_root
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
+from meshrt.spmd.parts import JobSpec
 
-__all__ = ["JOB_PROGRAM", "JobSpec"]
+__all__ = ["launched_of", "rendezvous_of"]
 
-JOB_PROGRAM = Path(__file__)
-#: Seconds for the first rank to join: the process that has started this one is waiting for it.
-_FIRST = 60.0
-#: ... for the next one, when those that have joined have ended; and for the other hosts.
+#: Seconds for the next rank to join when those that have joined have ended, or the process of the first one.
 _NEXT = 5.0
+_LOOK = 0.2
+#: Seconds for the other hosts.
 _HOSTS = 600.0
 
 
-class JobSpec(msgspec.Struct, frozen=True):
-    """What the process of rank 0 knows of the job.
+def launched_of(spec: JobSpec) -> Launched:
+    """Return what `meshrt.engine.launch` is told of this host."""
+    return Launched(spec.launcher, spec.host, spec.hosts, spec.meeting)
 
-    Attributes:
-        meeting: Name of the socket on each host where its ranks join.
-        sizes: Dimensions of the mesh and their sizes.
-        words: The command of the script, for listings.
-        actor: What the script is shown as.
-        launcher, host, hosts: See `meshrt.spmd.place.Place`.
+
+def rendezvous_of(spec: JobSpec) -> Rendezvous | None:
+    """Return how the hosts find each other; None: there is one. Raises UsageError: there is no way.
+
+    The store of torch is used where the launcher serves it: elsewhere its port belongs to the script.
     """
-
-    meeting: str
-    sizes: dict[str, int]
-    words: list[str]
-    actor: str
-    launcher: str
-    host: int
-    hosts: int
-
-    def launched(self) -> Launched:
-        """Return what `meshrt.engine.launch` is told of this host."""
-        return Launched(self.launcher, self.host, self.hosts, self.meeting)
-
-    def rendezvous(self) -> Rendezvous | None:
-        """Return how the hosts find each other; None: there is one. Raises UsageError: there is no way.
-
-        The store of torch is used where the launcher serves it: elsewhere its port belongs to the script.
-        """
-        if self.hosts == 1:
-            return None
-        variables = dict(os.environ)
-        if variables.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            variables.pop("MASTER_ADDR", None)
-        return choose(self.launched(), variables)
+    if spec.hosts == 1:
+        return None
+    variables = dict(os.environ)
+    if variables.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        variables.pop("MASTER_ADDR", None)
+    return choose(launched_of(spec), variables)
 
 
 class _Ranks:
-    """Which ranks have joined, and which have ended. On the root's loop but for `wait`."""
+    """Which ranks have joined, and which have ended. On the root's loop but for `wait`.
 
-    def __init__(self, size: int) -> None:
+    Args:
+        size: How many there are.
+        has_parent: Whether the process lives that has started this one.
+    """
+
+    def __init__(self, size: int, has_parent: Callable[[], bool]) -> None:
         self._size = size
+        self._has_parent = has_parent
         self._joined = 0
         self._alive = 0
         self._changed = threading.Condition()
@@ -108,25 +96,35 @@ class _Ranks:
 
     def wait(self) -> None:
         """Wait for the end of all. Processes that do not join, as they have ended before, are not waited for long."""
-        seen, patience = 0, _FIRST
+        seen = 0
         with self._changed:
-            while self._changed.wait_for(lambda: self._joined > seen, patience):
+            while self._has_more(seen):
                 self._changed.wait_for(lambda: not self._alive)
-                seen, patience = self._joined, _NEXT
-                if seen == self._size:
-                    return
+                seen = self._joined
+
+    def _has_more(self, seen: int) -> bool:
+        """Wait for one that joins, beyond those that have; for the first one as long as it may come."""
+        if seen == self._size:
+            return False
+        deadline = time.monotonic() + _NEXT
+        while not self._changed.wait_for(lambda: self._joined > seen, _LOOK):
+            if seen == 0 and self._has_parent():
+                deadline = time.monotonic() + _NEXT
+            elif time.monotonic() > deadline:
+                return False
+        return True
 
 
 def run(spec: JobSpec) -> None:
     """Be the program. Raises MeshError, OSError: it cannot be started."""
-    with run_engine(spec.launched(), spec.rendezvous(), spec.hosts, _HOSTS):
+    with run_engine(launched_of(spec), rendezvous_of(spec), spec.hosts, _HOSTS):
         _run(spec)
 
 
 def _run(spec: JobSpec) -> None:
     root = start_root()
     shape = Shape.from_extent(spec.sizes)
-    ranks = _Ranks(len(shape))
+    ranks = _Ranks(len(shape), lambda: os.getppid() == spec.parent)
     root.services.rank_born.append(ranks.born)
     root.services.rank_gone.append(ranks.gone)
     asked = MeshSpec.make("run", spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
@@ -139,7 +137,7 @@ def main() -> None:
     """Be the process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=JobSpec)
+    spec = JobSpec.from_json(sys.stdin.read())
     sys.argv[:] = spec.words
     sys.orig_argv[:] = [sys.orig_argv[0], *spec.words]
     try:
@@ -154,10 +152,10 @@ def main() -> None:
 
 def _be_host(spec: JobSpec) -> None:
     """Become the agent of this host, unless the process that has started this one ends before host 0 is there."""
-    rendezvous = spec.rendezvous()
+    rendezvous = rendezvous_of(spec)
     if rendezvous is not None:
         die_with_parent(os.getppid())
-        be_host(spec.launched(), rendezvous, _HOSTS, outlive_parent)
+        be_host(launched_of(spec), rendezvous, _HOSTS, outlive_parent)
 
 
 if __name__ == "__main__":

@@ -13,21 +13,21 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from meshrt.errors import UsageError
 from meshrt.failure.run import Below, run_below
-from meshrt.spmd.job import JOB_PROGRAM, JobSpec
+from meshrt.spmd.parts import JOB_PROGRAM, PART, SCRIPT_PROGRAM, JobSpec, Part
 from meshrt.spmd.place import Place
-from meshrt.spmd.script_main import PART, SCRIPT_PROGRAM, Part
 from meshrt.spmd.world import dimensions
 from meshrt.transport.directories import ERROR_FILE
 from meshrt.transport.helper import interpreter
 
 __all__ = ["run"]
 
+#: As `meshrt.spmd.main.ACTOR`, which takes long to load.
+_ACTOR = "main"
 
-def run(place: Place, words: Sequence[str], mesh: str, actor: str) -> int:
+
+def run(place: Place, words: Sequence[str], mesh: str) -> int:
     """Run the script as this rank. Returns its exit code.
 
     Args:
@@ -41,14 +41,16 @@ def run(place: Place, words: Sequence[str], mesh: str, actor: str) -> int:
             f"--mesh {mesh} has {math.prod(sizes.values())} ranks, and {place.launcher} has started {place.size}"
         )
     if place.local_rank == 0:
-        _start_job(JobSpec(place.name, sizes, list(words), actor, place.launcher, place.host, place.hosts))
+        _start_job(
+            JobSpec(place.name, sizes, list(words), _ACTOR, place.launcher, place.host, place.hosts, os.getpid())
+        )
 
     def prepare(stacks: int) -> Below:
         watcher, noticed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # A copy of its own: the script's process closes it when the agent has it.
-        part = Part(place.name, place.rank, sizes, actor, os.dup(stacks), watcher.detach())
+        part = Part(place.name, place.rank, sizes, _ACTOR, os.dup(stacks), watcher.detach())
         command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]
-        env = {PART: msgspec.json.encode(part).decode()}
+        env = {PART: part.to_json()}
         return Below(command, env, (part.stacks, part.watcher), noticed)
 
     return run_below(prepare)
@@ -65,7 +67,7 @@ def _start_job(spec: JobSpec) -> None:
     )
     if process.stdin is not None:
         with process.stdin:
-            process.stdin.write(msgspec.json.encode(spec))
+            process.stdin.write(spec.to_json().encode())
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

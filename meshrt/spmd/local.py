@@ -13,46 +13,21 @@ import secrets
 import socket
 import sys
 
-from meshrt.commandline.command import Arguments
 from meshrt.engine.launch.script import Script
 from meshrt.errors import MeshError, one_line
-from meshrt.failure.run import show as run_alone
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.proc_mesh import start_mesh
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Point
-from meshrt.spmd import launched
-from meshrt.spmd.main import Main
-from meshrt.spmd.place import place_of
-from meshrt.spmd.world import World, dimensions
+from meshrt.spmd.main import ACTOR, Main
+from meshrt.spmd.world import World
 
-__all__ = ["ACTOR", "show"]
-
-#: The actor that runs the script.
-ACTOR = "main"
+__all__ = ["run"]
 
 
-def show(arguments: Arguments) -> int:
-    """Run ``meshrt run``. Returns the exit status: 1 if a rank has failed."""
-    ranks, mesh = arguments["nproc_per_node"], arguments["mesh"]
-    if ranks is None:
-        place = place_of(os.environ)
-        if place is not None:
-            return launched.run(place, _words(arguments), mesh, ACTOR)
-        if not mesh:
-            return run_alone(arguments)
-    sizes = dimensions(ranks, mesh)
-    script = Script(arguments["words"])
-    return script.guard(lambda: _run(arguments["words"], sizes, arguments["max_restarts"]))
-
-
-def _words(arguments: Arguments) -> list[str]:
-    """Return the words of the script, as deepspeed would have them."""
-    words: list[str] = arguments["words"]
-    if not arguments["local_rank"]:
-        return words
-    first = 2 if words[0] == "-m" else 1
-    return [*words[:first], f"--local_rank={arguments['local_rank']}", *words[first:]]
+def run(words: list[str], sizes: dict[str, int], max_restarts: int) -> int:
+    """Run a script on all ranks of a mesh. Returns the exit status: 1 if a rank has failed."""
+    return Script(words).guard(lambda: _run(words, sizes, max_restarts))
 
 
 def _run(words: list[str], sizes: dict[str, int], max_restarts: int) -> None:

@@ -8,7 +8,10 @@ from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import endpoint
 from meshrt.engine.launch.script import Script
 
-__all__ = ["Main"]
+__all__ = ["ACTOR", "Main"]
+
+#: The name of the actor.
+ACTOR = "main"
 
 
 class Main(Actor):

@@ -32,8 +32,8 @@ from meshrt.wire.meeting import FROM_MEETING, AskToJoin, Ready, Refused, Welcome
 
 __all__ = ["Membership"]
 
-#: Seconds between two looks for the agent: at first, and at most.
-_AGAIN, _AGAIN_MOST = 0.01, 0.5
+#: Seconds between two looks for the agent, in the first seconds and later.
+_AGAIN, _SOON, _AGAIN_LATER = 0.02, 10.0, 0.5
 #: Seconds for its answer, and after which it is not looked for any more.
 _ANSWER, _GIVE_UP = 30.0, 600.0
 _READ = 1 << 20
@@ -61,7 +61,8 @@ class Membership:
         self._meeting = meeting
         self._main = main
         self._descriptors = _Descriptors(stacks, watcher)
-        self._joined = threading.Event()
+        #: Set when it has joined, or never will.
+        self._settled = threading.Event()
         self._rank: JoinedRank | None = None
         #: Why it has not joined, so far.
         self.why = "the host agent of the job is not there"
@@ -70,7 +71,8 @@ class Membership:
 
     def wait(self, seconds: float) -> bool:
         """Wait until the process has joined; returns whether it has. It still does later, if it can."""
-        self._late = not self._joined.wait(seconds)
+        self._settled.wait(seconds)
+        self._late = self._rank is None
         return not self._late
 
     def raised(self, error: BaseException) -> None:
@@ -86,14 +88,14 @@ class Membership:
     # -- the thread
 
     def _run(self) -> None:
-        begun, again = time.monotonic(), _AGAIN
+        begun = time.monotonic()
         try:
-            while not self._try() and time.monotonic() < begun + _GIVE_UP:
-                time.sleep(again)
-                again = min(again * 1.5, _AGAIN_MOST)
+            while not self._try() and (waited := time.monotonic() - begun) < _GIVE_UP:
+                time.sleep(_AGAIN if waited < _SOON else _AGAIN_LATER)
         except (OSError, MeshError) as error:
             self.why = str(error)
         finally:
+            self._settled.set()
             for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
                 if descriptor >= 0:
                     with contextlib.suppress(OSError):  # the script has closed all
@@ -137,7 +139,7 @@ class Membership:
         rank.join()
         self._rank = rank
         meeting.sendall(control_frame(Ready()))
-        self._joined.set()
+        self._settled.set()
         if self._late:
             print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)
 

@@ -18,8 +18,6 @@ if __name__ == "__main__":
     sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
     sys.modules["meshrt.spmd.script_main"] = sys.modules["__main__"]
 
-import msgspec
-
 from meshrt.actor.context import enter
 from meshrt.actor.joined import MainCall
 from meshrt.engine.launch.script import Script
@@ -28,39 +26,18 @@ from meshrt.mesh.status import die_by
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
 from meshrt.spmd.membership import Membership
+from meshrt.spmd.parts import PART, Part
 from meshrt.transport.launcher import launcher_file
 
-__all__ = ["PART", "SCRIPT_PROGRAM", "Part"]
+__all__: list[str] = []
 
-SCRIPT_PROGRAM = Path(__file__)
-#: Environment: a `Part`, as JSON. Taken out before the script runs.
-PART = "MESHRT_PART"
 #: Seconds for which the script is delayed at most, until its process has joined.
 _PATIENCE = 5.0
 
 
-class Part(msgspec.Struct, frozen=True):
-    """The part of this process in its job.
-
-    Attributes:
-        meeting: The name of the socket where it joins.
-        rank: Its rank.
-        sizes: Dimensions of the mesh and their sizes.
-        actor: What the script is shown as.
-        stacks, watcher: Descriptors, see `meshrt.spmd.membership.Membership`.
-    """
-
-    meeting: str
-    rank: int
-    sizes: dict[str, int]
-    actor: str
-    stacks: int
-    watcher: int
-
-
 def main() -> int:
     """Be the process; returns its exit status."""
-    part = msgspec.json.decode(os.environ.pop(PART), type=Part)
+    part = Part.from_json(os.environ.pop(PART))
     for descriptor in (part.stacks, part.watcher):
         os.set_inheritable(descriptor, False)
     try:
@@ -72,8 +49,8 @@ def main() -> int:
     enter(call.context)
     membership = Membership(part.meeting, call, part.stacks, part.watcher)
     if not membership.wait(_PATIENCE):
-        why = f"{membership.why}; it begins now, and its tools see it when it has joined"
-        print(f"meshrt: rank {part.rank} has not joined within {_PATIENCE:g} s: {why}", file=sys.stderr, flush=True)
+        why = f"{membership.why}; it begins now, and the tools see it if it can join later"
+        print(f"meshrt: rank {part.rank} has not joined: {why}", file=sys.stderr, flush=True)
 
     def execute() -> None:
         with _told():

@@ -9,8 +9,7 @@ Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst ("Memory Inte
 from __future__ import annotations
 
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 from meshrt.transport.reserve import reserve
 
@@ -23,7 +22,7 @@ _V1 = "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 60
 
 
-class MemoryGroup(msgspec.Struct, frozen=True):
+class MemoryGroup(NamedTuple):
     """A group of which the files of the memory controller can be seen.
 
     Attributes:

@@ -14,8 +14,7 @@ import contextlib
 import faulthandler
 import os
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 from meshrt.transport.directories import ERROR_FILE
 
@@ -25,7 +24,7 @@ __all__ = ["FAULT_FILE", "children_file", "give_back", "launcher_file", "take"]
 FAULT_FILE = "MESHRT_FAULT_FILE"
 
 
-class _Taken(msgspec.Struct, frozen=True):
+class _Taken(NamedTuple):
     pid: int
     path: Path
 

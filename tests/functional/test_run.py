@@ -112,7 +112,7 @@ def test_the_script_does_not_outlive_it(tmp_path: Path) -> None:
 
 def test_how_it_is_used() -> None:
     done = run_python("-m", "meshrt", "run", "--help")
-    assert done.returncode == 0 and "--no-python meshrt run train.py" in done.stdout
+    assert done.returncode == 0 and "-m meshrt run train.py" in done.stdout
     assert run_python("-m", "meshrt", "run").returncode == 2
     assert "run   " in run_python("-c", "import sys; from meshrt.cli import main; sys.argv[1:] = []; main()").stdout
 

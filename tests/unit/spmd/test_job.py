@@ -9,9 +9,14 @@ import pytest
 
 from meshrt.hooks.fate import Fate
 from meshrt.spmd import job
-from meshrt.spmd.job import JobSpec
+from meshrt.spmd.parts import JobSpec
 
 ENDED = Fate("stopped")
+SPEC = JobSpec("meet", {"hosts": 1, "gpus": 2}, ["train.py"], "main", "torchrun", 0, 1, 17)
+
+
+def ranks_of(size: int, *, parent: bool = True) -> job._Ranks:
+    return job._Ranks(size, lambda: parent)
 
 
 def waiting(ranks: job._Ranks) -> threading.Thread:
@@ -21,7 +26,7 @@ def waiting(ranks: job._Ranks) -> threading.Thread:
 
 
 def test_all_are_waited_for() -> None:
-    ranks = job._Ranks(2)
+    ranks = ranks_of(2)
     thread = waiting(ranks)
     ranks.born("m", 0)
     ranks.born("m", 1)
@@ -34,7 +39,7 @@ def test_all_are_waited_for() -> None:
 
 
 def test_all_have_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks = job._Ranks(1)
+    ranks = ranks_of(1)
     ranks.born("m", 0)
     thread = waiting(ranks)
     thread.join(0.1)
@@ -46,7 +51,7 @@ def test_all_have_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_never_joins_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "_NEXT", 0.05)
-    ranks = job._Ranks(2)
+    ranks = ranks_of(2)
     thread = waiting(ranks)
     ranks.born("m", 0)
     ranks.gone("m", 0, ENDED)
@@ -54,13 +59,22 @@ def test_one_that_never_joins_is_not_waited_for_long(monkeypatch: pytest.MonkeyP
     assert not thread.is_alive()
 
 
-def test_none_joins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "_FIRST", 0.05)
-    job._Ranks(2).wait()
+def test_the_first_is_waited_for_as_long_as_it_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_NEXT", 0.05)
+    monkeypatch.setattr(job, "_LOOK", 0.02)
+    ranks = ranks_of(1)
+    thread = waiting(ranks)
+    thread.join(0.3)
+    assert thread.is_alive()
+    ranks.born("m", 0)
+    ranks.gone("m", 0, ENDED)
+    thread.join(10)
+    assert not thread.is_alive()
+    ranks_of(2, parent=False).wait()
 
 
 def test_one_host_needs_no_rendezvous() -> None:
-    assert JobSpec("meet", {"hosts": 1, "gpus": 2}, ["train.py"], "main", "torchrun", 0, 1).rendezvous() is None
+    assert job.rendezvous_of(SPEC) is None
 
 
 def test_the_port_of_the_script_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,5 +82,5 @@ def test_the_port_of_the_script_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     monkeypatch.setenv("MESHRT_RENDEZVOUS", str(tmp_path))
-    found = JobSpec("meet", {"hosts": 2, "gpus": 1}, ["train.py"], "main", "SLURM", 0, 2).rendezvous()
+    found = job.rendezvous_of(SPEC._replace(sizes={"hosts": 2, "gpus": 1}, launcher="SLURM", hosts=2))
     assert found is not None and str(tmp_path) in str(found.way)

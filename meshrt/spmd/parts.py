@@ -1,0 +1,78 @@
+"""What the process that a launcher has started tells the two that it starts: the script's, and the program of the job.
+
+As JSON. This module loads as little as it can: one process for each rank has it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from meshrt.show.records import to_text
+
+__all__ = ["JOB_PROGRAM", "PART", "SCRIPT_PROGRAM", "JobSpec", "Part"]
+
+JOB_PROGRAM = Path(__file__).with_name("job.py")
+SCRIPT_PROGRAM = Path(__file__).with_name("script_main.py")
+#: Environment of the script's process: a `Part`. Taken out before the script runs.
+PART = "MESHRT_PART"
+
+
+class Part(NamedTuple):
+    """The part of a process in its job.
+
+    Attributes:
+        meeting: The name of the socket where it joins.
+        rank: Its rank.
+        sizes: Dimensions of the mesh and their sizes.
+        actor: What the script is shown as.
+        stacks, watcher: Descriptors, see `meshrt.spmd.membership.Membership`.
+    """
+
+    meeting: str
+    rank: int
+    sizes: dict[str, int]
+    actor: str
+    stacks: int
+    watcher: int
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return to_text([*self])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what `to_json` has written."""
+        return cls(*json.loads(text))
+
+
+class JobSpec(NamedTuple):
+    """What the process of the first rank of a host knows of the job.
+
+    Attributes:
+        meeting: Name of the socket on each host where its ranks join.
+        sizes: Dimensions of the mesh and their sizes.
+        words: The command of the script, for listings.
+        actor: What the script is shown as.
+        launcher, host, hosts: See `meshrt.spmd.place.Place`.
+        parent: The pid of that process.
+    """
+
+    meeting: str
+    sizes: dict[str, int]
+    words: list[str]
+    actor: str
+    launcher: str
+    host: int
+    hosts: int
+    parent: int
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return to_text([*self])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what `to_json` has written."""
+        return cls(*json.loads(text))

@@ -1,0 +1,41 @@
+"""``meshrt run``: on several ranks of this machine, as one rank of a launcher, or alone.
+
+Each process of a launcher runs this: it loads as little as it can.
+"""
+
+from __future__ import annotations
+
+import os
+
+from meshrt.commandline.command import Arguments
+from meshrt.spmd.place import place_of
+from meshrt.spmd.world import dimensions
+
+__all__ = ["show"]
+
+
+def show(arguments: Arguments) -> int:
+    """Run ``meshrt run``. Returns the exit status of the script, or 1 if one of several ranks has failed."""
+    ranks, mesh = arguments["nproc_per_node"], arguments["mesh"]
+    words = _words(arguments)
+    place = place_of(os.environ) if ranks is None else None
+    if place is not None:
+        from meshrt.spmd import launched  # start-up: the ways below load other things
+
+        return launched.run(place, words, mesh)
+    if ranks is None and not mesh:
+        from meshrt.failure.run import run_alone  # start-up: as above
+
+        return run_alone(words)
+    from meshrt.spmd import local  # start-up: as above
+
+    return local.run(words, dimensions(ranks, mesh), arguments["max_restarts"])
+
+
+def _words(arguments: Arguments) -> list[str]:
+    """Return the words of the script, as deepspeed would have them."""
+    words: list[str] = arguments["words"]
+    if not arguments["local_rank"]:
+        return words
+    first = 2 if words[0] == "-m" else 1
+    return [*words[:first], f"--local_rank={arguments['local_rank']}", *words[first:]]
