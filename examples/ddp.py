@@ -28,7 +28,7 @@ def train(model: nn.Module, shard: torch.Tensor) -> float:
         loss = (model(sample) - sample.sum()).square().mean()
         loss.backward()  # waits for the gradients of all ranks
         optimizer.step()
-    return loss.item()
+    return float(loss.item())
 
 
 def main() -> None:
