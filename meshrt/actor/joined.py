@@ -12,6 +12,7 @@ its `__main__`; the program never ends it. When the program is gone it goes on a
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -51,11 +52,11 @@ class MainCall:
     Args:
         actor, endpoint: What it is shown as.
         script: What is shown as the actor itself: its attributes are its names.
-        shape, rank: The mesh of the process and its place there.
+        shape, rank: The mesh of the process and its place there; -1: it is told when it joins.
     """
 
     def __init__(self, actor: str, endpoint: str, script: object, shape: Shape, rank: int) -> None:
-        point = shape.extent.point(rank)
+        point = shape.extent.point(max(0, rank))
         self.script = script
         self.instance = ActorInstance(actor, type(script).__qualname__, "", point)
         self.context = CallContext(self.instance, endpoint, shape, rank)
@@ -70,8 +71,10 @@ class MainCall:
         if self._handle is not None:
             self._handle(number, frame)
 
-    def handled_by(self, handle: Callable[[int, FrameType | None], object]) -> None:
-        """The process has joined. Any thread."""
+    def joined(self, mesh_id: str, rank: int, handle: Callable[[int, FrameType | None], object]) -> None:
+        """The process has joined, as this rank; ``handle`` takes its signal. Any thread."""
+        self.instance.mesh_id, self.instance.rank = mesh_id, self.context.shape.extent.point(rank)
+        self.context.base_rank = rank
         self._handle = handle
 
 
@@ -97,8 +100,8 @@ class JoinedRank(RankProcess):
     def join(self) -> None:
         """Take part, and serve from now on. The main thread does not run meanwhile, or waits for this."""
         call = self._call
-        call.instance.mesh_id = self.mesh_id
         self._take_part()
+        call.joined(self.mesh_id, self.rank, self.on_main_signal)
         self._executor = executor = Executor(
             self.mesh_id, self.rank, call.instance.name, _no_setup, _nobody_told, self.host.before_error, []
         )
@@ -108,7 +111,6 @@ class JoinedRank(RankProcess):
         mailbox.running = Execution(0, None, (), {}, call.context, no_reply=True)
         mailbox.calls = 1
         self.host.mailboxes[mailbox.name] = self.host.main_mailbox = mailbox
-        call.handled_by(self.on_main_signal)
         self.control.start(self, self.runtime.driver, self._birth.operations)
         if hooks.proc_ready:
             hooks.run(hooks.proc_ready)
@@ -116,6 +118,10 @@ class JoinedRank(RankProcess):
         self.report(ActorBegun(mailbox.name))
         if hooks.endpoint_enter:
             hooks.run(hooks.endpoint_enter, call.context.call)
+
+    def _catch_crashes(self) -> None:
+        if not faulthandler.is_enabled():  # by the process itself, to where it wants it
+            super()._catch_crashes()
 
     def report(self, report: Report) -> None:
         """Send a report to the root's side of a plug-in, unless that is gone."""

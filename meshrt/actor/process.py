@@ -199,7 +199,7 @@ class RankProcess:
         """Join the program: shared memory, links, the hooks of the interpreter."""
         birth = self._birth
         self._fault_file = os.fdopen(self._plumbing.fault_file, "w", buffering=1)
-        faulthandler.enable(self._fault_file, all_threads=True)
+        self._catch_crashes()
         faulthandler.register(STACK_SIGNAL, self._fault_file, all_threads=True)
         store = Store(
             os.fsdecode(birth.address.directory),
@@ -232,6 +232,9 @@ class RankProcess:
         pdbhook.install()
         threading.excepthook = self._thread_excepthook
         sys.unraisablehook = self._unraisablehook
+
+    def _catch_crashes(self) -> None:
+        faulthandler.enable(self._fault_file, all_threads=True)
 
     # -- the end: on the control thread, unless marked otherwise
 

@@ -130,19 +130,20 @@ class Meeting:
             self._leave(guest)
 
     def _give(self, guest: _Guest, rank: int) -> None:
-        birth = self._expected.get(rank)
+        birth = self._expected.get(min(self._expected, default=-1) if rank < 0 else rank)
         why = ""
         if not guest.pid:
             why = "it is in another pid namespace than the host agent"
         elif guest.child is not None or birth is None:
-            why = f"rank {rank} has a process already, or is on another host"
+            which = "each rank" if rank < 0 else f"rank {rank}"
+            why = f"{which} has a process already, or is on another host"
         prepared = self._prepare(birth) if birth is not None and not why else None
         if prepared is None:
-            guest.sock.sendall(control_frame(Refused(why or f"there are no resources for rank {rank}")))
+            guest.sock.sendall(control_frame(Refused(why or "the host agent has no resources for it")))
             self._leave(guest)
             return
         child, plumbing = prepared
-        del self._expected[rank]
+        del self._expected[child.birth.rank]
         guest.child = child
         given = [plumbing.control.fileno(), plumbing.listener.fileno(), plumbing.door.fileno()]
         try:
@@ -167,6 +168,7 @@ def _welcome(birth: Birth) -> bytes:
     return control_frame(
         Welcome(
             birth.mesh_id,
+            birth.rank,
             birth.mesh_name,
             birth.labels,
             birth.sizes,

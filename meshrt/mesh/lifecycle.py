@@ -97,8 +97,11 @@ class Lifecycle:
             if not record.grace:
                 # Behind the interrupt: an error is on its way, and this one follows from its end.
                 fate = replace(fate, kind="stopped")
-        if fate.kind == "died" and record.joined and record.failing and fate.signal in _BY_LAUNCHER:
-            fate = replace(fate, kind="stopped", hint="was ended by its launcher, after a failure")
+        if fate.kind == "died" and record.joined and fate.signal in _BY_LAUNCHER:
+            if record.failing:
+                fate = replace(fate, kind="stopped", hint="was ended by its launcher, after a failure")
+            elif record.terminated:
+                fate = replace(fate, kind="stopped", hint="was ended by SIGTERM")
         refusal = self._restarts.refuses(record, rank, fate)
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))

@@ -25,6 +25,8 @@ if __name__ == "__main__":
     sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
     sys.modules["meshrt.spmd.job"] = sys.modules["__main__"]
 
+import psutil
+
 from meshrt.engine.launch.command import be_host, run_engine
 from meshrt.engine.launch.launchers import Launched
 from meshrt.engine.launch.rendezvous import Rendezvous, choose
@@ -124,10 +126,12 @@ def run(spec: JobSpec) -> None:
 def _run(spec: JobSpec) -> None:
     root = start_root()
     shape = Shape.from_extent(spec.sizes)
-    ranks = _Ranks(len(shape), lambda: os.getppid() == spec.parent)
+    ranks = _Ranks(len(shape), lambda: psutil.pid_exists(spec.parent))
     root.services.rank_born.append(ranks.born)
     root.services.rank_gone.append(ranks.gone)
-    asked = MeshSpec.make("run", spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
+    asked = MeshSpec.make(
+        spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting, terminated=spec.terminated
+    )
     mesh = start_mesh(asked, Hosts())
     root.runtime.tree.actor_spawned(mesh.mesh_id, spec.actor, shape)
     ranks.wait()

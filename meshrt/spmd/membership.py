@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from meshrt.actor.joined import JoinedRank, MainCall
@@ -55,9 +56,20 @@ class Membership:
         main: The call that runs here.
         stacks: A descriptor of the file that faulthandler is to write to.
         watcher: A descriptor of a socket by which the parent knows that the end of this process was noticed; -1: none.
+        before: Called first, on the thread that joins; what it raises is why the process has not joined.
     """
 
-    def __init__(self, meeting: str, main: MainCall, stacks: int, watcher: int = -1) -> None:
+    def __init__(
+        self,
+        meeting: str,
+        main: MainCall,
+        stacks: int,
+        watcher: int = -1,
+        before: Callable[[], object] | None = None,
+    ) -> None:
+        #: A fork of it is another process.
+        self.pid = os.getpid()
+        self._before = before
         self._meeting = meeting
         self._main = main
         self._descriptors = _Descriptors(stacks, watcher)
@@ -90,6 +102,8 @@ class Membership:
     def _run(self) -> None:
         begun = time.monotonic()
         try:
+            if self._before is not None:
+                self._before()
             while not self._try() and (waited := time.monotonic() - begun) < _GIVE_UP:
                 time.sleep(_AGAIN if waited < _SOON else _AGAIN_LATER)
         except (OSError, MeshError) as error:
@@ -135,7 +149,7 @@ class Membership:
             self._descriptors = replace(self._descriptors, watcher=-1)
         control, listener, door = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         plumbing = Plumbing(control, listener, -1, -1, stacks, door)
-        rank = JoinedRank(_birth(welcome, self._main.context.base_rank), plumbing, self._main)
+        rank = JoinedRank(_birth(welcome), plumbing, self._main)
         rank.join()
         self._rank = rank
         meeting.sendall(control_frame(Ready()))
@@ -156,12 +170,12 @@ def _receive(sock: socket.socket) -> tuple[Welcome | Refused, list[int]]:
             return FROM_MEETING.decode(frame.payload), descriptors
 
 
-def _birth(welcome: Welcome, rank: int) -> Birth:
+def _birth(welcome: Welcome) -> Birth:
     certificate = None if welcome.certificate is None else Certificate(*welcome.certificate)
     return Birth(
         welcome.mesh,
         welcome.name,
-        rank,
+        welcome.rank,
         welcome.labels,
         welcome.sizes,
         {},

@@ -57,6 +57,8 @@ class JobSpec(NamedTuple):
         actor: What the script is shown as.
         launcher, host, hosts: See `meshrt.spmd.place.Place`.
         parent: The pid of that process.
+        name: Of the mesh.
+        terminated: See `meshrt.mesh.spec.MeshSpec`.
     """
 
     meeting: str
@@ -67,6 +69,8 @@ class JobSpec(NamedTuple):
     host: int
     hosts: int
     parent: int
+    name: str = "run"
+    terminated: bool = False
 
     def to_json(self) -> str:
         """Return it as text."""

@@ -19,7 +19,7 @@ __all__ = ["FROM_MEETING", "TO_MEETING", "AskToJoin", "FromMeeting", "Ready", "R
 
 
 class AskToJoin(Message, frozen=True, tag="join"):
-    """It wants to be this rank.
+    """It wants to be this rank; -1: the first one that is free.
 
     With it comes a descriptor of the file that faulthandler writes to, and, where a parent waits for the process, of a
     socket that is to stay open until its end was noticed.
@@ -34,6 +34,7 @@ class Welcome(Message, frozen=True, tag="welcome"):
     any_depth = True
 
     mesh: str
+    rank: int
     name: str
     labels: Sequence[str]
     sizes: Sequence[int]
