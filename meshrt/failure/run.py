@@ -49,12 +49,14 @@ class Below:
         env: Variables that it gets beside those of this process.
         descriptors: It inherits these; they are closed here.
         noticed: Readable once others have noticed the end of the script, for which they need its process.
+        failed: Called before this process ends, if the script has failed.
     """
 
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     descriptors: Sequence[int] = ()
     noticed: socket.socket | None = None
+    failed: Callable[[], object] = lambda: None
 
 
 def run_below(prepare: Callable[[int], Below]) -> int:
@@ -94,6 +96,8 @@ def run_below(prepare: Callable[[int], Below]) -> int:
         with contextlib.suppress(OSError):
             below.noticed.recv(1)
     code = script.wait()
+    if code:
+        below.failed()
     if code >= 0:
         return code
     if -code not in passed_on:

@@ -30,7 +30,7 @@ __all__ = ["Lifecycle"]
 
 #: Seconds after the birth of its last rank after which a mesh has settled: actors are there, and calls are under way.
 _SETTLED = 0.08
-#: How launchers end the other processes of a job of which one has failed.
+#: How launchers and pools end processes that they need no more, or of which another one has failed; and Ctrl-C.
 _BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -98,10 +98,7 @@ class Lifecycle:
                 # Behind the interrupt: an error is on its way, and this one follows from its end.
                 fate = replace(fate, kind="stopped")
         if fate.kind == "died" and record.joined and fate.signal in _BY_LAUNCHER:
-            if record.failing:
-                fate = replace(fate, kind="stopped", hint="was ended by its launcher, after a failure")
-            elif record.terminated:
-                fate = replace(fate, kind="stopped", hint="was ended by SIGTERM")
+            fate = replace(fate, kind="stopped", hint=f"was ended by {signal.Signals(fate.signal).name}")
         refusal = self._restarts.refuses(record, rank, fate)
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))

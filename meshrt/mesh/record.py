@@ -114,10 +114,6 @@ class MeshRecord:
         self.prefixed = spec.prefixed
         #: Whether something else starts and ends its processes.
         self.joined = bool(spec.meeting)
-        #: ... by SIGTERM, when it needs them no more.
-        self.terminated = spec.terminated
-        #: Whether something on it has failed.
-        self.failing = False
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]

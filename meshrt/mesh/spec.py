@@ -97,8 +97,6 @@ class MeshSpec(msgspec.Struct, frozen=True):
     prefixed: bool = True
     #: Where processes that something else starts become its ranks (`meshrt.host.meeting`); "": it is their parent.
     meeting: str = ""
-    #: What has started them ends them by SIGTERM when it needs them no more: a pool, for example.
-    terminated: bool = False
 
     @classmethod
     def make(
@@ -113,7 +111,6 @@ class MeshSpec(msgspec.Struct, frozen=True):
         *,
         prefixed: bool = True,
         meeting: str = "",
-        terminated: bool = False,
     ) -> MeshSpec:
         """Check what the user gave. Raises UsageError."""
         for label, size in sizes.items():
@@ -148,7 +145,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         _check_switches(os.environ)
         own = _checked_devices(devices, [common, *rank_env.values()])
         checked = check_name("a mesh", name) if name else ""
-        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, meeting, terminated)
+        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, meeting)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).

@@ -81,7 +81,6 @@ class Supervision:
             self._open.add(failure)
             self._services.call_later(_TOGETHER, lambda: self._ask(self._gathering.pop(record.mesh_id)))
         failure.faults.append(fault)
-        record.failing = True
 
     def settle(self, seconds: float) -> None:
         """Wait until everything is decided, while the owners that decide still exist. A thread of the script."""

@@ -129,9 +129,7 @@ def _run(spec: JobSpec) -> None:
     ranks = _Ranks(len(shape), lambda: psutil.pid_exists(spec.parent))
     root.services.rank_born.append(ranks.born)
     root.services.rank_gone.append(ranks.gone)
-    asked = MeshSpec.make(
-        spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting, terminated=spec.terminated
-    )
+    asked = MeshSpec.make(spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
     mesh = start_mesh(asked, Hosts())
     root.runtime.tree.actor_spawned(mesh.mesh_id, spec.actor, shape)
     ranks.wait()

@@ -114,7 +114,7 @@ def _spec(name: str, sizes: Mapping[str, int], place: Place | None, *, alone: bo
         what = f"{siblings.pid}\0{siblings.create_time()}\0{name}\0{sizes}"
         meeting, launcher, host, hosts = hashlib.sha256(what.encode()).hexdigest()[:16], "join()", 0, 1
     words = sys.orig_argv[1:]
-    return JobSpec(meeting, dict(sizes), words, name, launcher, host, hosts, os.getpid(), name, place is None)
+    return JobSpec(meeting, dict(sizes), words, name, launcher, host, hosts, os.getpid(), name)
 
 
 class _Starting:

@@ -7,6 +7,7 @@ host the program itself (`meshrt.spmd.job`), on the others a host agent.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import socket
@@ -25,6 +26,8 @@ __all__ = ["run"]
 
 #: As `meshrt.spmd.main.ACTOR`, which takes long to load.
 _ACTOR = "main"
+#: Seconds for which the first rank, if it has failed or was ended, waits for the end of the program and its report.
+_REPORT = 3.0
 
 
 def run(place: Place, words: Sequence[str], mesh: str) -> int:
@@ -40,10 +43,17 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
         raise UsageError(
             f"--mesh {mesh} has {math.prod(sizes.values())} ranks, and {place.launcher} has started {place.size}"
         )
+    job = None
     if place.local_rank == 0:
-        _start_job(
+        job = _start_job(
             JobSpec(place.name, sizes, list(words), _ACTOR, place.launcher, place.host, place.hosts, os.getpid())
         )
+
+    def failed() -> None:
+        # A launcher may end all that is left when the last rank has ended: the report is to be out before that.
+        if place.rank == 0 and job is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.wait(_REPORT)
 
     def prepare(stacks: int) -> Below:
         watcher, noticed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -51,12 +61,12 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
         part = Part(place.name, place.rank, sizes, _ACTOR, os.dup(stacks), watcher.detach())
         command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]
         env = {PART: part.to_json()}
-        return Below(command, env, (part.stacks, part.watcher), noticed)
+        return Below(command, env, (part.stacks, part.watcher), noticed, failed)
 
     return run_below(prepare)
 
 
-def _start_job(spec: JobSpec) -> None:
+def _start_job(spec: JobSpec) -> subprocess.Popen[bytes]:
     """Start the program of the job, or the agent of this host; it ends by itself, when its ranks have."""
     process = subprocess.Popen(
         [*interpreter(), str(JOB_PROGRAM)],
@@ -68,6 +78,7 @@ def _start_job(spec: JobSpec) -> None:
     if process.stdin is not None:
         with process.stdin:
             process.stdin.write(spec.to_json().encode())
+    return process
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

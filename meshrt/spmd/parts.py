@@ -58,7 +58,6 @@ class JobSpec(NamedTuple):
         launcher, host, hosts: See `meshrt.spmd.place.Place`.
         parent: The pid of that process.
         name: Of the mesh.
-        terminated: See `meshrt.mesh.spec.MeshSpec`.
     """
 
     meeting: str
@@ -70,7 +69,6 @@ class JobSpec(NamedTuple):
     hosts: int
     parent: int
     name: str = "run"
-    terminated: bool = False
 
     def to_json(self) -> str:
         """Return it as text."""

@@ -45,4 +45,4 @@ def test_processes_of_one_parent_join_one_program() -> None:
 
 def test_below_a_launcher_it_is_the_program_of_the_job() -> None:
     found = _spec("worker", {"hosts": 2, "gpus": 4}, PLACE, alone=False)
-    assert (found.meeting, found.host, found.hosts, found.terminated) == (PLACE.name, 1, 2, False)
+    assert (found.meeting, found.host, found.hosts) == (PLACE.name, 1, 2)
