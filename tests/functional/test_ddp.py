@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import signal
 import subprocess
@@ -31,7 +30,7 @@ for batch in range(6):
     if rank == 2 and batch == 4:
         exec(sys.argv[1])
     dist.all_reduce(loss)
-print("trained", rank, loss.item(), os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+print(f"trained {rank} {loss.item()} {os.environ['TORCHELASTIC_RESTART_COUNT']}", flush=True)
 dist.destroy_process_group()
 """
 
@@ -122,10 +121,16 @@ def test_nothing_differs_from_torchrun_alone(torchrun: Torchrun) -> None:
 
 @pytest.mark.nightly
 def test_a_restart_is_a_program_of_its_own(torchrun: Torchrun) -> None:
-    code = "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0': raise ValueError('bad batch')"
-    status, out, err = torchrun.run("--max-restarts=1", "-m", "meshrt", "run", torchrun.script(FAILING), code)
+    script = """
+import os, time
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+if attempt == "0":
+    if rank == "2":
+        raise ValueError("bad batch")
+    time.sleep(60)
+print(f"trained {rank} {attempt}", flush=True)
+"""
+    status, out, err = torchrun.run("--max-restarts=1", "-m", "meshrt", "run", torchrun.script(script))
     assert status == 0, err
-    assert sorted(out.splitlines()) == [f"trained {rank} 6.0 1" for rank in range(4)]
-    assert err.count("meshrt: FAILED") == 1
-    listed = json.loads(torchrun.meshrt("postmortem", "--list", "--json"))
-    assert listed
+    assert sorted(out.splitlines()) == [f"trained {rank} 1" for rank in range(4)]
+    assert err.count("meshrt: FAILED 1 of 4 ranks") == 1
