@@ -212,6 +212,7 @@ def test_what_the_launcher_ends_after_a_failure_is_no_failure(job: Job) -> None:
     job.processes[1].wait(_SECONDS)
     for process in (job.processes[0], job.processes[2]):
         process.terminate()
+        process.wait(_SECONDS)
     ended = job.ended()
     assert [each.status for each in ended] == [-signal.SIGTERM, 1, -signal.SIGTERM]
     assert "FAILED 1 of 3 ranks" in ended[0].err and "SIGTERM" not in ended[0].err
@@ -226,6 +227,8 @@ signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys
     job.wait_for("2: 2 running", "ps")
     job.processes[0].terminate()
     job.processes[1].send_signal(signal.SIGINT)
+    for process in job.processes:
+        process.wait(_SECONDS)
     first, second = job.ended()
     assert (first.status, first.out) == (7, "asked to end\n")
     assert second.status == -signal.SIGINT and "KeyboardInterrupt" in second.err
