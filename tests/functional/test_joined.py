@@ -215,7 +215,7 @@ def test_what_the_launcher_ends_after_a_failure_is_no_failure(job: Job) -> None:
         process.wait(_SECONDS)
     ended = job.ended()
     assert [each.status for each in ended] == [-signal.SIGTERM, 1, -signal.SIGTERM]
-    assert "FAILED 1 of 3 ranks" in ended[0].err and "SIGTERM" not in ended[0].err
+    assert "FAILED 1 of 3 ranks" in ended[0].err and "killed by SIGTERM" not in ended[0].err
 
 
 def test_signals_are_those_of_the_script(job: Job) -> None:
