@@ -154,6 +154,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
 def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
     job.train(ranks=4, options=["--mesh", "dp=2,tp=2"])
     job.wait_for("4: 4 running", "ps")
+    job.wait_for("[3] 30\n", "p", "main", "loss")  # the script has begun
     assert "run{dp=2,tp=2} main" in job.meshrt("ps")
     assert "train.py" in job.meshrt("ps", "--json")
     assert job.meshrt("p", "main", "ranks(dp=1)", "loss") == "[2] 20\n[3] 30\n"
@@ -222,9 +223,10 @@ def test_signals_are_those_of_the_script(job: Job) -> None:
     code = """
 import signal
 signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(7)))
+open(f"{sys.argv[1]}-{rank}", "w").close()
 """
     job.train(code)
-    job.wait_for("2: 2 running", "ps")
+    wait_until(lambda: all(Path(f"{job.stop}-{rank}").exists() for rank in range(2)), _SECONDS, "both train")
     job.processes[0].terminate()
     job.processes[1].send_signal(signal.SIGINT)
     for process in job.processes:
