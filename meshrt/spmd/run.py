@@ -6,8 +6,10 @@ Each process of a launcher runs this: it loads as little as it can.
 from __future__ import annotations
 
 import os
+import sys
 
 from meshrt.commandline.command import Arguments
+from meshrt.errors import UsageError
 from meshrt.spmd.place import place_of
 from meshrt.spmd.world import dimensions
 
@@ -18,12 +20,18 @@ def show(arguments: Arguments) -> int:
     """Run ``meshrt run``. Returns the exit status of the script, or 1 if one of several ranks has failed."""
     ranks, mesh = arguments["nproc_per_node"], arguments["mesh"]
     words = _words(arguments)
-    place = place_of(os.environ) if ranks is None else None
+    place, refused = None, False
+    if ranks is None:
+        try:
+            place = place_of(os.environ)
+        except UsageError as error:  # a job that would have run does so
+            refused = True
+            print(f"meshrt: the tools do not see this process: {error}", file=sys.stderr, flush=True)
     if place is not None:
         from meshrt.spmd import launched  # start-up: the ways below load other things
 
         return launched.run(place, words, mesh)
-    if ranks is None and not mesh:
+    if refused or (ranks is None and not mesh):
         from meshrt.failure.run import run_alone  # start-up: as above
 
         return run_alone(words)

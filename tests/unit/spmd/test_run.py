@@ -44,6 +44,16 @@ def test_a_number_of_ranks_says_more_than_a_launcher(way: list[object], monkeypa
     assert way == ["local", ["train.py", "--lr", "1"], {"hosts": 1, "gpus": 4}, 2]
 
 
+def test_a_job_of_another_form_runs_all_the_same(
+    way: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {**TORCHRUN, "WORLD_SIZE": "3"}.items():
+        monkeypatch.setenv(name, value)
+    run(mesh="dp=3")
+    assert way == ["alone", ["train.py", "--lr", "1"]]
+    assert "the tools do not see this process: torchrun: 3 ranks" in capsys.readouterr().err
+
+
 def test_alone(way: list[object]) -> None:
     run()
     assert way == ["alone", ["train.py", "--lr", "1"]]
