@@ -102,7 +102,7 @@ class JoinedRank(RankProcess):
         call = self._call
         self._take_part()
         call.joined(self.mesh_id, self.rank, self.on_main_signal)
-        self._executor = executor = Executor(
+        executor = Executor(
             self.mesh_id, self.rank, call.instance.name, _no_setup, _nobody_told, self.host.before_error, []
         )
         executor.state, executor.actor, executor.instance = "ready", call.script, call.instance

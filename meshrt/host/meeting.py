@@ -100,7 +100,9 @@ class Meeting:
         self._readers.add_reader(sock, lambda: self._read(guest))
 
     def _leave(self, guest: _Guest) -> None:
-        """Forget a process; what it was given is closed, unless it has become a rank."""
+        """Forget a process; what it was given is closed, unless it has become a rank. A no-op the second time."""
+        if guest not in self._guests:
+            return
         self._guests.discard(guest)
         self._readers.remove_reader(guest.sock)
         guest.sock.close()
@@ -118,6 +120,8 @@ class Meeting:
                 self._leave(guest)
                 return
             for frame in guest.decoder.receive_data(data):
+                if guest not in self._guests:
+                    return  # it was refused, and goes on all the same
                 match TO_MEETING.decode(frame.payload):
                     case AskToJoin(rank=rank):
                         self._give(guest, rank)

@@ -26,9 +26,8 @@ from meshrt.mesh.spec import check_name
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
 from meshrt.spmd.membership import Membership
-from meshrt.spmd.parts import JOB_PROGRAM, JobSpec
+from meshrt.spmd.parts import JOB_PROGRAM, JobSpec, job_environment
 from meshrt.spmd.place import Place, place_of
-from meshrt.transport.directories import ERROR_FILE
 from meshrt.transport.helper import interpreter
 from meshrt.transport.places import make_runtime_base
 from meshrt.transport.process import has_runtime
@@ -142,12 +141,11 @@ class _Starting:
         return True
 
     def _start(self) -> None:
-        environment = {key: value for key, value in os.environ.items() if key != ERROR_FILE}
         done = subprocess.run(
             [*_DETACH, *interpreter(), str(JOB_PROGRAM)],
             input=self._spec.to_json().encode(),
             start_new_session=True,
-            env=environment,
+            env=job_environment(),
             check=False,
         )
         if done.returncode:

@@ -12,20 +12,17 @@ import math
 import os
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from meshrt.errors import UsageError
 from meshrt.failure.run import Below, run_below
-from meshrt.spmd.parts import JOB_PROGRAM, PART, SCRIPT_PROGRAM, JobSpec, Part
+from meshrt.spmd.parts import ACTOR, JOB_PROGRAM, PART, SCRIPT_PROGRAM, JobSpec, Part, job_environment
 from meshrt.spmd.place import Place
 from meshrt.spmd.world import dimensions
-from meshrt.transport.directories import ERROR_FILE
 from meshrt.transport.helper import interpreter
 
 __all__ = ["run"]
 
-#: As `meshrt.spmd.main.ACTOR`, which takes long to load.
-_ACTOR = "main"
 #: Seconds for which the first rank, if it has failed or was ended, waits for the end of the program and its report.
 _REPORT = 3.0
 
@@ -46,7 +43,7 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
     job = None
     if place.local_rank == 0:
         job = _start_job(
-            JobSpec(place.name, sizes, list(words), _ACTOR, place.launcher, place.host, place.hosts, os.getpid())
+            JobSpec(place.name, sizes, list(words), ACTOR, place.launcher, place.host, place.hosts, os.getpid())
         )
 
     def failed() -> None:
@@ -58,7 +55,7 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
     def prepare(stacks: int) -> Below:
         watcher, noticed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # A copy of its own: the script's process closes it when the agent has it.
-        part = Part(place.name, place.rank, sizes, _ACTOR, os.dup(stacks), watcher.detach())
+        part = Part(place.name, place.rank, sizes, ACTOR, os.dup(stacks), watcher.detach())
         command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]
         env = {PART: part.to_json()}
         return Below(command, env, (part.stacks, part.watcher), noticed, failed)
@@ -73,14 +70,9 @@ def _start_job(spec: JobSpec) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
-        env=_environment(os.environ),
+        env=job_environment(),
     )
     if process.stdin is not None:
         with process.stdin:
             process.stdin.write(spec.to_json().encode())
     return process
-
-
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the job's program: the error file of its launcher is that of a rank."""
-    return {name: value for name, value in given.items() if name != ERROR_FILE}

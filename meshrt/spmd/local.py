@@ -19,7 +19,8 @@ from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.proc_mesh import start_mesh
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Point
-from meshrt.spmd.main import ACTOR, Main
+from meshrt.spmd.main import Main
+from meshrt.spmd.parts import ACTOR
 from meshrt.spmd.world import World
 
 __all__ = ["run"]

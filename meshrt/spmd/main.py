@@ -8,10 +8,7 @@ from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import endpoint
 from meshrt.engine.launch.script import Script
 
-__all__ = ["ACTOR", "Main"]
-
-#: The name of the actor.
-ACTOR = "main"
+__all__ = ["Main"]
 
 
 class Main(Actor):

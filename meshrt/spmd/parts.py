@@ -6,15 +6,19 @@ As JSON. This module loads as little as it can: one process for each rank has it
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from meshrt.show.records import to_text
+from meshrt.transport.directories import ERROR_FILE
 
-__all__ = ["JOB_PROGRAM", "PART", "SCRIPT_PROGRAM", "JobSpec", "Part"]
+__all__ = ["ACTOR", "JOB_PROGRAM", "PART", "SCRIPT_PROGRAM", "JobSpec", "Part", "job_environment"]
 
 JOB_PROGRAM = Path(__file__).with_name("job.py")
 SCRIPT_PROGRAM = Path(__file__).with_name("script_main.py")
+#: The actor that a script is shown as.
+ACTOR = "main"
 #: Environment of the script's process: a `Part`. Taken out before the script runs.
 PART = "MESHRT_PART"
 
@@ -78,3 +82,8 @@ class JobSpec(NamedTuple):
     def from_json(cls, text: str) -> Self:
         """Return what `to_json` has written."""
         return cls(*json.loads(text))
+
+
+def job_environment() -> dict[str, str]:
+    """Return the environment of the job's program: the error file of the launcher is that of a rank."""
+    return {name: value for name, value in os.environ.items() if name != ERROR_FILE}

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from meshrt.engine.launch.launchers import JOB, number
 from meshrt.errors import UsageError
 
 __all__ = ["Place", "place_of"]
@@ -92,7 +93,7 @@ def _open_mpi(given: Mapping[str, str]) -> Place | None:
 def _slurm(given: Mapping[str, str]) -> Place | None:
     if "SLURM_PROCID" not in given or "SLURM_STEP_ID" not in given:
         return None
-    tasks = _number(given, "SLURM_STEP_NUM_TASKS", _number(given, "SLURM_NTASKS", 1))
+    tasks = number(given, "SLURM_STEP_NUM_TASKS", number(given, "SLURM_NTASKS", 1))
     each = given.get("SLURM_STEP_TASKS_PER_NODE", given.get("SLURM_TASKS_PER_NODE", str(tasks)))
     counts = each.split(",")
     local = counts[0].partition("(")[0]
@@ -100,7 +101,7 @@ def _slurm(given: Mapping[str, str]) -> Place | None:
         raise UsageError(f"SLURM: {each} tasks on the nodes; expected the same number on each")
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
     return Place(
-        "SLURM", _number(given, "SLURM_PROCID"), tasks, _number(given, "SLURM_LOCALID"), int(local), _job(given, names)
+        "SLURM", number(given, "SLURM_PROCID"), tasks, number(given, "SLURM_LOCALID"), int(local), _job(given, names)
     )
 
 
@@ -125,18 +126,9 @@ _LAUNCHERS = (_torchrun, _open_mpi, _slurm, _pmi, _variables)
 
 
 def _place(launcher: str, given: Mapping[str, str], numbers: Sequence[str], job: Sequence[str]) -> Place:
-    rank, size, local_rank, local_size = (_number(given, name) for name in numbers)
+    rank, size, local_rank, local_size = (number(given, name) for name in numbers)
     return Place(launcher, rank, size, local_rank, local_size, _job(given, job))
 
 
 def _job(given: Mapping[str, str], names: Sequence[str]) -> str:
-    return "\0".join(given.get(name, "") for name in ("MESHRT_JOB", *names))
-
-
-def _number(given: Mapping[str, str], name: str, default: int | None = None) -> int:
-    text = given.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not text.isdigit():
-        raise UsageError(f"{name} is {'not set' if text is None else repr(text)}; expected a number")
-    return int(text)
+    return "\0".join(given.get(name, "") for name in (JOB, *names))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from meshrt.errors import UsageError
 
-__all__ = ["HOSTS", "INDEX", "JOB", "Launched", "detect", "expand"]
+__all__ = ["HOSTS", "INDEX", "JOB", "Launched", "detect", "expand", "number"]
 
 #: Environment: the number of this host from 0 on, how many there are, and a name that all processes of a job share.
 INDEX, HOSTS, JOB = "MESHRT_INDEX", "MESHRT_HOSTS", "MESHRT_JOB"
@@ -94,26 +94,26 @@ def _by_hand(given: Mapping[str, str]) -> Launched | None:
         return None
     if HOSTS not in given:
         raise UsageError(f"{INDEX} is set, and the number of hosts is not known: set {HOSTS}, or use --hosts")
-    return Launched("the variables", _number(given, INDEX), _number(given, HOSTS), _job("job", given.get(JOB)))
+    return Launched("the variables", number(given, INDEX), number(given, HOSTS), _job("job", given.get(JOB)))
 
 
 def _torchrun(given: Mapping[str, str]) -> Launched | None:
     if "TORCHELASTIC_RUN_ID" not in given or "RANK" not in given:
         return None
-    _one_per_host("torchrun", _number(given, "LOCAL_WORLD_SIZE", 1), "torchrun --nproc-per-node 1")
+    _one_per_host("torchrun", number(given, "LOCAL_WORLD_SIZE", 1), "torchrun --nproc-per-node 1")
     job = _job(
         "torchrun", given.get(JOB) or given["TORCHELASTIC_RUN_ID"], given.get("MASTER_ADDR"), given.get("MASTER_PORT")
     )
-    return Launched("torchrun", _number(given, "RANK"), _number(given, "WORLD_SIZE"), job)
+    return Launched("torchrun", number(given, "RANK"), number(given, "WORLD_SIZE"), job)
 
 
 def _open_mpi(given: Mapping[str, str]) -> Launched | None:
     if "OMPI_COMM_WORLD_RANK" not in given:
         return None
-    _one_per_host("Open MPI", _number(given, "OMPI_COMM_WORLD_LOCAL_SIZE", 1), "mpirun --map-by ppr:1:node")
+    _one_per_host("Open MPI", number(given, "OMPI_COMM_WORLD_LOCAL_SIZE", 1), "mpirun --map-by ppr:1:node")
     job = given.get(JOB) or given.get("PMIX_NAMESPACE") or given.get("OMPI_MCA_ess_base_jobid")
     return Launched(
-        "Open MPI", _number(given, "OMPI_COMM_WORLD_RANK"), _number(given, "OMPI_COMM_WORLD_SIZE"), _job("mpi", job)
+        "Open MPI", number(given, "OMPI_COMM_WORLD_RANK"), number(given, "OMPI_COMM_WORLD_SIZE"), _job("mpi", job)
     )
 
 
@@ -121,8 +121,8 @@ def _slurm(given: Mapping[str, str]) -> Launched | None:
     if "SLURM_JOB_ID" not in given:
         return None
     # In a step, the names of its own; those of the job are there, too.
-    nodes = _number(
-        given, "SLURM_STEP_NUM_NODES", _number(given, "SLURM_NNODES", _number(given, "SLURM_JOB_NUM_NODES", 1))
+    nodes = number(
+        given, "SLURM_STEP_NUM_NODES", number(given, "SLURM_NNODES", number(given, "SLURM_JOB_NUM_NODES", 1))
     )
     if "SLURM_STEP_ID" not in given or "SLURM_PROCID" not in given:
         if nodes > 1:
@@ -131,13 +131,13 @@ def _slurm(given: Mapping[str, str]) -> Launched | None:
                 "use srun --ntasks-per-node=1 meshrt launch"
             )
         return Launched("SLURM", 0, 1)
-    tasks = _number(given, "SLURM_STEP_NUM_TASKS", _number(given, "SLURM_NTASKS", 1))
+    tasks = number(given, "SLURM_STEP_NUM_TASKS", number(given, "SLURM_NTASKS", 1))
     if tasks > nodes:
         _one_per_host("SLURM", -(-tasks // nodes), "srun --ntasks-per-node=1")
     restarts = given.get("SLURM_RESTART_COUNT")
     job = _job("slurm", given.get(JOB) or given["SLURM_JOB_ID"], given["SLURM_STEP_ID"], restarts)
     names = expand(given.get("SLURM_STEP_NODELIST", given.get("SLURM_JOB_NODELIST", "")))
-    return Launched("SLURM", _number(given, "SLURM_PROCID"), tasks, job, names if len(names) == tasks else ())
+    return Launched("SLURM", number(given, "SLURM_PROCID"), tasks, job, names if len(names) == tasks else ())
 
 
 def _pmi(given: Mapping[str, str]) -> Launched | None:
@@ -145,10 +145,10 @@ def _pmi(given: Mapping[str, str]) -> Launched | None:
     if "PMI_RANK" not in given or "PMI_SIZE" not in given:
         if "PMIX_RANK" in given and HOSTS in given:
             job = _job("mpi", given.get(JOB) or given.get("PMIX_NAMESPACE"))
-            return Launched("PMIx", _number(given, "PMIX_RANK"), _number(given, HOSTS), job)
+            return Launched("PMIx", number(given, "PMIX_RANK"), number(given, HOSTS), job)
         return None
-    _one_per_host("MPI", _number(given, "MPI_LOCALNRANKS", 1), "mpiexec -ppn 1")
-    return Launched("MPI", _number(given, "PMI_RANK"), _number(given, "PMI_SIZE"), _job("mpi", given.get(JOB)))
+    _one_per_host("MPI", number(given, "MPI_LOCALNRANKS", 1), "mpiexec -ppn 1")
+    return Launched("MPI", number(given, "PMI_RANK"), number(given, "PMI_SIZE"), _job("mpi", given.get(JOB)))
 
 
 def _variables(given: Mapping[str, str]) -> Launched | None:
@@ -159,9 +159,9 @@ def _variables(given: Mapping[str, str]) -> Launched | None:
     ):
         if rank in given and size in given:
             if rank == "RANK":
-                _one_per_host(f"{rank} and {size}", _number(given, "LOCAL_WORLD_SIZE", 1), "one process for each host")
+                _one_per_host(f"{rank} and {size}", number(given, "LOCAL_WORLD_SIZE", 1), "one process for each host")
             job = _job("torch", given.get(JOB) or given.get(address), given.get(port))
-            return Launched(f"{rank} and {size}", _number(given, rank), _number(given, size), job)
+            return Launched(f"{rank} and {size}", number(given, rank), number(given, size), job)
     return None
 
 
@@ -173,16 +173,17 @@ def _kubernetes(given: Mapping[str, str]) -> Launched | None:
             f"an Indexed Job does not tell its pods how many there are: set {HOSTS} in the manifest to its "
             "completions, or use meshrt launch --hosts N"
         )
-    index = _number(given, "JOB_COMPLETION_INDEX")
+    index = number(given, "JOB_COMPLETION_INDEX")
     pod = given.get("HOSTNAME", "")
     job = pod.removesuffix(f"-{index}") if pod.endswith(f"-{index}") else ""
-    return Launched("a Kubernetes Indexed Job", index, _number(given, HOSTS), _job("job", given.get(JOB) or job))
+    return Launched("a Kubernetes Indexed Job", index, number(given, HOSTS), _job("job", given.get(JOB) or job))
 
 
 _LAUNCHERS = (_by_hand, _torchrun, _open_mpi, _slurm, _pmi, _variables, _kubernetes)
 
 
-def _number(given: Mapping[str, str], name: str, default: int | None = None) -> int:
+def number(given: Mapping[str, str], name: str, default: int | None = None) -> int:
+    """Return the number in a variable; ``default`` where it is not set. Raises UsageError: it is none."""
     text = given.get(name)
     if text is None and default is not None:
         return default

@@ -147,6 +147,30 @@ def test_a_process_that_ends_before_it_is_ready_leaves_its_rank_to_others(agent:
     second.close()
 
 
+def test_who_asks_again_at_once_is_refused_once(agent: Agent, stacks: int) -> None:
+    process = Process(agent)
+    process.sock.sendall(control_frame(AskToJoin(7)) * 3)
+    agent.turn()
+    assert isinstance(process.answer(), Refused) and process.answer() is None
+    process.close()
+    other = Process(agent)
+    other.send(AskToJoin(0), stacks)
+    assert isinstance(other.answer(), Welcome)
+    other.close()
+
+
+def test_the_first_rank_that_is_free(agent: Agent, stacks: int) -> None:
+    first, second, third = (Process(agent) for _ in range(3))
+    given = []
+    for process in (first, second, third):
+        process.send(AskToJoin(-1), stacks)
+        answer = process.answer()
+        given.append(answer.rank if isinstance(answer, Welcome) else None)
+    assert given == [0, 1, None]
+    for process in (first, second, third):
+        process.close()
+
+
 def test_ranks_of_other_hosts_are_refused(agent: Agent, stacks: int) -> None:
     process = Process(agent)
     process.send(AskToJoin(7), stacks)
