@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from meshrt.mesh.this_proc import this_proc
     from meshrt.mesh.value_mesh import ValueMesh
     from meshrt.selection import Extent, MeshTrait, Point, Shape, Slice
+    from meshrt.spmd.join import join
     from meshrt.store.put import put
     from meshrt.store.refs import ObjectRef
 

@@ -16,8 +16,6 @@ import time
 from collections.abc import Mapping
 from types import TracebackType
 
-import psutil
-
 from meshrt.actor.context import enter
 from meshrt.actor.joined import MainCall
 from meshrt.errors import MeshError, UsageError
@@ -109,6 +107,8 @@ def _spec(name: str, sizes: Mapping[str, int], place: Place | None, *, alone: bo
     if place is not None:
         meeting, launcher, host, hosts = place.name, place.launcher, place.host, place.hosts
     else:
+        import psutil  # `from meshrt import *` does not need it
+
         siblings = psutil.Process(os.getpid() if alone else os.getppid())
         what = f"{siblings.pid}\0{siblings.create_time()}\0{name}\0{sizes}"
         meeting, launcher, host, hosts = hashlib.sha256(what.encode()).hexdigest()[:16], "join()", 0, 1
