@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("mesh",),
     ("engine",),
     ("program",),
+    ("collectives",),
     ("inspect",),
     ("memory",),
     ("failure", "timeline", "top"),

@@ -6,13 +6,15 @@ import msgspec
 
 from meshrt.failure.record import Document, Plain
 from meshrt.inspect.merged import NO_STACKS, MergedStacks
-from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill
+from meshrt.inspect.standstill import CYCLE, LATE, MISMATCH, STOPPED, Standstill
 
 __all__ = ["Hang", "hang_of"]
 
 #: How sure the cause is, by its kind.
 _SURE = {
     CYCLE: "certain: each of them waits for the next one",
+    MISMATCH: "certain: a collective ends when all ranks of its group are in the same one",
+    LATE: "certain: a collective ends when all ranks of its group are in it",
     STOPPED: "until a person continues it",
 }
 

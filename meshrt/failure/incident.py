@@ -15,7 +15,7 @@ from meshrt.failure.causes import Verdict, judge
 from meshrt.failure.hang import Hang, hang_of
 from meshrt.failure.record import Document, FailureRecord, Plain, Reference, tolerant
 from meshrt.inspect.merged import NO_STACKS, MergedStacks, RankSet, Waits
-from meshrt.inspect.standstill import CYCLE
+from meshrt.inspect.standstill import STOPPED
 from meshrt.inspect.tree import StackAnswer, Stacks
 from meshrt.selection import Extent, Shape
 
@@ -119,7 +119,7 @@ class Incident(msgspec.Struct, omit_defaults=True):
         """
         if not (verdict.silent and self.hang.certainty):
             return None
-        return None if self.hang.kind != CYCLE and any(map(self.likely, verdict.roots)) else self.hang
+        return None if self.hang.kind == STOPPED and any(map(self.likely, verdict.roots)) else self.hang
 
     @property
     def waits(self) -> Waits:

@@ -136,6 +136,7 @@ class Wait:
         ranks: Base ranks that have not answered, in the order of the call: the first ones.
         count: How many have not answered.
         any: The answer of one of them is enough.
+        collective: No call is waited for: the ranks have not entered the collective that ``endpoint`` names.
         seconds: How long it had lasted when it was read. Ignored when two readings are compared.
         left: Seconds until its time-out, likewise, on the clock of deadlines; None: it has none, or none that is known.
     """
@@ -146,6 +147,7 @@ class Wait:
     ranks: tuple[int, ...]
     count: int
     any: bool = False
+    collective: bool = False
     seconds: float = field(default=0.0, compare=False)
     left: float | None = field(default=None, compare=False)
 

@@ -130,11 +130,14 @@ class CallWait(Party, frozen=True):
     """The ranks whose answers to a call are waited for; of many ``ranks`` has the first ones.
 
     Attributes:
+        endpoint: Of the call; or the collective, as ``"all_reduce #12 of dp"``.
         any: The next answer ends the wait.
+        collective: It is waited until these ranks enter a collective.
     """
 
     endpoint: str
     any: bool
+    collective: bool
 
 
 class ChainEnd(Data, frozen=True):
@@ -150,6 +153,7 @@ class WaitChain(Data, frozen=True):
     Attributes:
         text: All of it in one line.
         cycle: The last ones wait for the first one.
+        mismatch: ``ends`` are in different collectives of one group, and none of these ends.
         since: For how many seconds all of these waits have lasted.
         left: Seconds until the first time-out in it ends it; None: no time-out is known.
         alike: Those that wait in the same way for others of the same actor.
@@ -160,6 +164,7 @@ class WaitChain(Data, frozen=True):
 
     text: str
     cycle: bool
+    mismatch: bool
     since: float
     left: float | None
     waiting: Party

@@ -7,6 +7,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from meshrt.collectives.facts import WorldFacts
 from meshrt.hooks.clock import HostClock
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.operations import Data, Operation, Report
@@ -41,6 +42,7 @@ class Progress(Report, frozen=True, tag="inspect.progress"):
         place: The innermost frame of the user's.
         waits: The calls whose answers it waits for.
         beside: It waits in a concurrent endpoint.
+        world: The process groups of its rank; None: it has none, or the actor is not blocked.
     """
 
     actor: str
@@ -50,6 +52,7 @@ class Progress(Report, frozen=True, tag="inspect.progress"):
     place: Place = NOWHERE
     waits: Sequence[Wait] = ()
     beside: bool = False
+    world: WorldFacts | None = None
 
     def on_root_clock(self, clock: HostClock) -> Self:
         """See `meshrt.hooks.operations.Data`."""

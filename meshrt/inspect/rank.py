@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from meshrt.collectives.facts import WorldFacts
+from meshrt.collectives.torch_groups import BlockedThread, is_in_torch, read_world
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
 from meshrt.hooks.operations import Answers, Grouped
 from meshrt.hooks.services import RankServices
@@ -44,6 +46,7 @@ class _Seen(NamedTuple):
     place: Place = NOWHERE
     waits: tuple[Wait, ...] = ()
     beside: bool = False
+    world: WorldFacts | None = None
 
 
 _NOWHERE = _Seen(BLOCKED)
@@ -77,7 +80,7 @@ class RankInspector:
 
         def again() -> None:
             try:
-                answer(_answer(look()), "")
+                answer(self._answer(look()), "")
             except Exception as error:
                 answer(None, f"{type(error).__name__}: {error}")  # the caller waits for an answer
 
@@ -89,7 +92,18 @@ class RankInspector:
         if any(sample.state == RUNNING and sample.mark.load <= 0 for sample in samples):
             self._services.call_later(GAP, again)
         else:
-            answer(_answer(samples), "")
+            answer(self._answer(samples), "")
+
+    def _answer(self, samples: Sequence[Sample]) -> Grouped[Threads, Times]:
+        calls = [sample.calls for sample in samples]
+        world = _name_collective(samples, self._services.actors())
+        times = Times(
+            [sample.since() for sample in samples],
+            [round(min(1.0, sample.mark.load), 3) for sample in samples],
+            calls if any(calls) else (),
+            world,
+        )
+        return Grouped(Threads([sample.record() for sample in samples]), times)
 
     def pulse(self) -> None:
         """Note where every thread and task is, and tell the root what has changed."""
@@ -141,7 +155,8 @@ class RankInspector:
         entry = sample.stack[own_index([entry.file for entry in sample.stack])]
         state = STOPPED if sample.state == STOPPED else BLOCKED
         place = Place(entry.file, entry.line, entry.code.co_name)
-        return _Seen(state, place, tuple(sample.calls), sample.beside)
+        world = _name_collective([sample], [actor]) if state == BLOCKED else None
+        return _Seen(state, place, tuple(sample.calls), sample.beside, world)
 
     def _tell(self, actor: str, call: EndpointCall | None, state: str, mark: Mark | None, seen: _Seen) -> None:
         ago = time.monotonic() - mark.since if mark is not None and state in NOT_RUNNING else 0.0
@@ -152,7 +167,7 @@ class RankInspector:
 
     def _report(self, actor: str, endpoint: str, state: str, ago: float, seen: _Seen = _NOWHERE) -> None:
         since = time.time_ns() / 1e9 - ago
-        self._services.report(Progress(actor, endpoint, state, since, seen.place, seen.waits, seen.beside))
+        self._services.report(Progress(actor, endpoint, state, since, seen.place, seen.waits, seen.beside, seen.world))
 
     def _tell_places(self, actors: Sequence[ActorState]) -> None:
         main = threading.main_thread().ident
@@ -162,14 +177,19 @@ class RankInspector:
             self._placed = places
 
 
-def _answer(samples: Sequence[Sample]) -> Grouped[Threads, Times]:
-    calls = [sample.calls for sample in samples]
-    times = Times(
-        [sample.since() for sample in samples],
-        [round(min(1.0, sample.mark.load), 3) for sample in samples],
-        calls if any(calls) else (),
-    )
-    return Grouped(Threads([sample.record() for sample in samples]), times)
+def _name_collective(samples: Sequence[Sample], actors: Sequence[ActorState]) -> WorldFacts | None:
+    """Return the process groups of this rank. The sample that is blocked in a collective gets the name of that."""
+    threads = {actor.name: actor.thread for actor in actors if actor.thread is not None}
+    blocked = {
+        sample.actor: sample
+        for sample in samples
+        if sample.kind == "actor" and sample.actor in threads and sample.state == BLOCKED and sample.stack
+        if is_in_torch(sample.stack[-1].file, sample.waits)
+    }
+    world = read_world([BlockedThread(threads[name], name, sample.since()) for name, sample in blocked.items()])
+    if world is not None and world.actor:
+        blocked[world.actor].waits = world.groups[world.blocked].collective
+    return world
 
 
 def load(services: RankServices) -> None:

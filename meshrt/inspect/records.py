@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from meshrt.collectives.facts import WorldFacts
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.operations import Data, GroupedOperation
 from meshrt.program.places import Place
@@ -60,11 +61,13 @@ class Times(Data, frozen=True, omit_defaults=True):
         since: For how many seconds it is known to be at the same place; 0.0 for a running or idle one.
         cpu: Share of one processor, 0.0 to 1.0.
         waits: The calls whose answers it waits for; empty: no record of the rank waits for a call.
+        world: The process groups of the rank; None: it has none.
     """
 
     since: Sequence[float] = ()
     cpu: Sequence[float] = ()
     waits: Sequence[Sequence[Wait]] = ()
+    world: WorldFacts | None = None
 
     def waits_of(self, index: int) -> Sequence[Wait]:
         """Return the calls that the record with this index waits for."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from meshrt.collectives.facts import WorldFacts
+from meshrt.collectives.late import add_collectives
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
@@ -81,14 +83,18 @@ class Activity:
     def waits(self) -> WaitGraph:
         """Return the waits of all actors that are known to be blocked or stopped. Any thread."""
         graph = WaitGraph()
+        worlds: dict[str, dict[int, WorldFacts]] = {}
         now, clock = time.monotonic(), self._services.clock()
         for key, row in tuple(self._told.items()):
             told = row.progress
             if told.state in NOT_RUNNING:
                 words = _words(told.endpoint, told.state, told.place)
                 graph.nodes[key] = Waiter(told.state, words, row.waits_at(now, clock), told.beside)
+                if told.world is not None:
+                    worlds.setdefault(key[0], {})[key[1]] = told.world.later(now - row.when)
         for rank, silent in self._services.silent().items():
             graph.ranks[rank] = ("silent", f"not answering: {silence(silent.state)}")
+        add_collectives(graph, worlds)
         return graph
 
     def wait_lines(self, most: int) -> list[str]:

@@ -2,8 +2,9 @@
 
 Waits lead from a rank to those that it waits for, from these to those that they wait for, and so on. If the last ranks
 wait for each other, and have done so for longer than looking at them takes, this cycle is what blocks the first one.
-The same holds if the last ranks were stopped by the user. Other causes (a rank that computes, a lock, a collective of a
-library) do not show in the waits.
+The same holds if the last ranks were stopped by the user. Ranks that wait in a collective of torch.distributed are
+blocked by those that are in another one of the same number, or that have not entered it. Other causes (a rank that
+computes, a lock) do not show in the waits.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from meshrt.program.waits import CERTAIN_SECONDS, Chain, Key, WaitGraph, members_of, targets_of
+from meshrt.hooks.facts import Wait
+from meshrt.program.waits import CERTAIN_SECONDS, Chain, Key, Mismatch, WaitGraph, members_of, targets_of
 from meshrt.selection import fold_ranks
 
-__all__ = ["CYCLE", "STOPPED", "Standstill", "reached", "standstill"]
+__all__ = ["CYCLE", "LATE", "MISMATCH", "STOPPED", "Standstill", "reached", "standstill"]
 
 #: Kinds of a standstill.
-CYCLE, STOPPED = "cycle", "stopped"
+CYCLE, MISMATCH, LATE, STOPPED = "cycle", "mismatch", "late", "stopped"
 #: Most ranks that are named one by one.
 _NAMED = 8
 
@@ -27,9 +29,10 @@ class Standstill:
     """What blocks some ranks.
 
     Attributes:
-        kind: `CYCLE`: ranks wait for each other. `STOPPED`: the user has stopped ranks in the debugger.
+        kind: `CYCLE`: ranks wait for each other. `MISMATCH`: ranks are in different collectives. `LATE`: ranks have not
+            entered a collective. `STOPPED`: the user has stopped ranks in the debugger.
         text: The same in words, with the ranks: "worker ranks 4, 7 and 10 wait for each other, for 6 s".
-        ranks: The ranks in the cycle, or the stopped ones, by mesh id.
+        ranks: The ranks in the cycle or the mismatch, or the late or stopped ones, by mesh id.
         reached: All ranks that the waits lead from and to, by mesh id.
     """
 
@@ -61,6 +64,10 @@ def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) 
     """
     found = reached(graph, keys)
     words = _Words(graph, names)
+    for mismatch in graph.mismatches:
+        if found.intersection(mismatch.keys):
+            everybody = found.union(mismatch.keys)
+            return Standstill(MISMATCH, words.mismatch(mismatch), _by_mesh(mismatch.keys), _by_mesh(everybody))
     chains = graph.chains(found.__contains__)
     cycles = [chain for chain in chains if chain.cycle and chain.seconds >= CERTAIN_SECONDS]
     if cycles:
@@ -69,7 +76,29 @@ def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) 
     stopped = sorted(key for key in found if words.is_stopped(key))
     if stopped:
         return Standstill(STOPPED, words.stopped(stopped), _by_mesh(stopped), _by_mesh(found))
+    awaited = _late(graph, found)
+    if awaited is not None:
+        wait, late = awaited
+        return Standstill(LATE, words.late(wait, late), _by_mesh(late), _by_mesh(found))
     return None
+
+
+def _late(graph: WaitGraph, found: Iterable[Key]) -> tuple[Wait, list[Key]] | None:
+    """Return the longest wait for ranks to enter a collective, and those of them that wait for nobody themselves."""
+    longest: tuple[Wait, list[Key]] | None = None
+    for key in sorted(found):
+        node = graph.nodes.get(key)
+        for wait in node.waits if node is not None else ():
+            if wait.collective and wait.seconds >= CERTAIN_SECONDS:
+                late = [target for target in targets_of(wait) if not _waits(graph, target)]
+                if late and (longest is None or wait.seconds > longest[0].seconds):
+                    longest = wait, late
+    return longest
+
+
+def _waits(graph: WaitGraph, key: Key) -> bool:
+    node = graph.nodes.get(key)
+    return node is not None and bool(node.waits) and key[:2] not in graph.ranks
 
 
 def _by_mesh(keys: Iterable[Key]) -> dict[str, tuple[int, ...]]:
@@ -98,6 +127,24 @@ class _Words:
             text += f", until a time-out in {first.left:.0f} s"
         others = [*first.alike, *(key for chain in cycles[1:] for key in (*members_of(chain), *chain.alike))]
         return f"{text}; in other cycles: {self._who(others)}" if others else text
+
+    def mismatch(self, found: Mismatch) -> str:
+        """Say which ranks are in what."""
+        label = self._label(found.mesh_id, found.actor)
+        parties = [f"{label} {_ranks(list(ranks))} in {what}" for what, ranks in found.parties.items()]
+        return f"{found.collective} is not the same on all ranks, for {found.seconds:.0f} s: {', '.join(parties)}"
+
+    def late(self, wait: Wait, late: list[Key]) -> str:
+        """Say who has not entered a collective, and where they are if that is one place."""
+        has = "has" if len(late) == 1 else "have"
+        text = f"{self._who(late)} {has} not entered {wait.endpoint}, in which others wait for {wait.seconds:.0f} s"
+        places = {self._place(key) for key in late} - {""}
+        return f"{text}: {places.pop()}" if len(places) == 1 else text
+
+    def _place(self, key: Key) -> str:
+        if key[:2] in self._graph.ranks:
+            return self._graph.ranks[key[:2]][1]
+        return self._graph.nodes[key].doing if key in self._graph.nodes else ""
 
     def stopped(self, keys: list[Key]) -> str:
         """Name the stopped actors, and where they are if that is one place."""

@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from meshrt.collectives.facts import WorldFacts
+from meshrt.collectives.late import add_collectives
 from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of
@@ -55,6 +57,7 @@ class Stacks:
         self.meshes: dict[str, MeshStacks] = {}
         self.waits = WaitGraph() if waits is None else waits
         self._instead: dict[Key, Record] = {}
+        self._worlds: dict[str, dict[int, WorldFacts]] = {}
 
     def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int], compared: Iterable[str] = ()) -> None:
         """Set which ranks of a mesh are asked; answers of others are ignored.
@@ -110,6 +113,9 @@ class Stacks:
                 why = f"{'gone' if group.kind == 'gone' else 'not answering'}: {why_unanswered(group)}"
                 self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
             return
+        for rank, times in group.per.items():
+            if times.world is not None:
+                self._worlds.setdefault(group.mesh_id, {})[rank] = times.world
         for index, record in enumerate(group.same.threads):
             if record.kind != "actor":
                 continue
@@ -158,6 +164,7 @@ class Stacks:
 
     def answer(self) -> MergedStacks:
         """Return everything, as much of it as fits in an answer."""
+        add_collectives(self.waits, self._worlds)
         names = {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}
 
         # Include ranks that are not asked, if waits lead to them: what blocks the others may be there.
@@ -166,6 +173,7 @@ class Stacks:
 
     def standstill(self, keys: Iterable[Key]) -> Standstill | None:
         """Return what blocks actors of ranks that do not answer, as far as the answers show it."""
+        add_collectives(self.waits, self._worlds)
         return standstill(self.waits, {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}, keys)
 
     def _is_asked(self, key: Key) -> bool:

@@ -9,8 +9,8 @@ from meshrt.inspect.merged import CallWait, ChainEnd, Party, WaitChain, Waits
 from meshrt.inspect.records import Record
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
-from meshrt.program.waits import CERTAIN_SECONDS, SCRIPT, Chain, Key, WaitGraph
-from meshrt.program.words import IDLE, RUNNING, STOPPED
+from meshrt.program.waits import CERTAIN_SECONDS, SCRIPT, Chain, Key, Mismatch, WaitGraph
+from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
 __all__ = ["doing", "wait_lines", "waits_of"]
@@ -55,6 +55,7 @@ def waits_of(graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], 
         WaitChain(
             words.line(chain),
             chain.cycle,
+            mismatch=False,
             since=round(chain.seconds, 3),
             left=None if chain.left is None else round(chain.left, 3),
             waiting=_parties(chain.heads)[0],
@@ -66,7 +67,9 @@ def waits_of(graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], 
         )
         for chain in chains[:_MOST]
     ]
-    return Waits(told, max(0, len(chains) - _MOST))
+    different = [_mismatch(each) for each in graph.mismatches if any(map(shown, each.keys))]
+    found = [*different, *told]
+    return Waits(found[:_MOST], max(0, len(different) + len(chains) - _MOST))
 
 
 def wait_lines(found: Waits, most: int = _MOST) -> list[str]:
@@ -87,8 +90,26 @@ def _parties(keys: Iterable[Key]) -> list[Party]:
     return [Party(mesh_id, actor, sorted(ranks - {SCRIPT[1]}), len(ranks)) for (mesh_id, actor), ranks in found.items()]
 
 
+def _mismatch(found: Mismatch) -> WaitChain:
+    parties = ", ".join(f"{_named(fold_ranks(ranks), len(ranks))} in {what}" for what, ranks in found.parties.items())
+    return WaitChain(
+        f"{parties}: a mismatch of {found.collective}{_for(found.seconds)}",
+        cycle=False,
+        mismatch=True,
+        since=round(found.seconds, 3),
+        left=None,
+        waiting=_parties(found.keys)[0],
+        alike=[],
+        path=[],
+        path_left_out=0,
+        state=BLOCKED,
+        ends=[ChainEnd(f"in {what}", sorted(ranks)) for what, ranks in found.parties.items()],
+    )
+
+
 def _call(wait: Wait) -> CallWait:
-    return CallWait(wait.mesh_id, wait.actor, sorted(wait.ranks), wait.count, wait.endpoint, wait.any)
+    ranks = sorted(wait.ranks)
+    return CallWait(wait.mesh_id, wait.actor, ranks, wait.count, wait.endpoint, wait.any, wait.collective)
 
 
 def _ranks(ranks: Iterable[int]) -> str:
@@ -133,9 +154,11 @@ class _Words:
         return " and ".join(map(self._call, step))
 
     def _call(self, wait: Wait) -> str:
-        call = f"{self._label(wait.mesh_id, wait.actor)}.{wait.endpoint}()"
         more = wait.count - len(wait.ranks)
         whose = _named(fold_ranks(wait.ranks), wait.count) + (f" and {more} more" if more else "")
+        if wait.collective:
+            return f"{whose} to enter {wait.endpoint}"
+        call = f"{self._label(wait.mesh_id, wait.actor)}.{wait.endpoint}()"
         return f"the next {call} of {whose}" if wait.any and wait.count > 1 else f"{call} of {whose}"
 
     def _label(self, mesh_id: str, actor: str) -> str:

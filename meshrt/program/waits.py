@@ -22,6 +22,7 @@ __all__ = [
     "SCRIPT",
     "Chain",
     "Key",
+    "Mismatch",
     "WaitGraph",
     "Waiter",
     "members_of",
@@ -79,11 +80,35 @@ class Chain:
     left: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Ranks of a process group that are in different collectives with the same number: none of these ends.
+
+    Attributes:
+        mesh_id, actor: Whose ranks they are.
+        collective: Its number and group, ``"collective #12 of dp"``.
+        parties: What they are in, as ``"all_reduce"`` or ``"all_reduce of [4]"``, and the base ranks.
+        seconds: For how long all of them have been.
+    """
+
+    mesh_id: str
+    actor: str
+    collective: str
+    parties: Mapping[str, tuple[int, ...]]
+    seconds: float
+
+    @property
+    def keys(self) -> list[Key]:
+        """All nodes that are in it."""
+        return [(self.mesh_id, rank, self.actor) for ranks in self.parties.values() for rank in ranks]
+
+
 class WaitGraph:
     """All known waits."""
 
     def __init__(self) -> None:
         self.nodes: dict[Key, Waiter] = {}
+        self.mismatches: list[Mismatch] = []
         #: Ranks that have ended or are silent: state and words.
         self.ranks: dict[tuple[str, int], tuple[str, str]] = {}
 
@@ -184,15 +209,14 @@ def _first_end(waits: Iterable[Wait]) -> float | None:
 
 def _together(waits: Iterable[Wait]) -> list[Wait]:
     """Return the waits of a gather merged: one wait for each endpoint."""
-    found: dict[tuple[str, str, str, bool], set[int]] = {}
-    counts: dict[tuple[str, str, str, bool], int] = {}
+    found: dict[tuple[str, str, str, bool, bool], set[int]] = {}
+    counts: dict[tuple[str, str, str, bool, bool], int] = {}
     for wait in waits:
-        key = (wait.mesh_id, wait.actor, wait.endpoint, wait.any)
+        key = (wait.mesh_id, wait.actor, wait.endpoint, wait.any, wait.collective)
         found.setdefault(key, set()).update(wait.ranks)
         counts[key] = counts.get(key, 0) + wait.count - len(wait.ranks)
     return [
-        Wait(mesh, actor, name, tuple(sorted(ranks)), len(ranks) + counts[mesh, actor, name, of_any], of_any)
-        for (mesh, actor, name, of_any), ranks in found.items()
+        Wait(*key[:3], tuple(sorted(ranks)), len(ranks) + counts[key], key[3], key[4]) for key, ranks in found.items()
     ]
 
 

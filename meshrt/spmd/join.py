@@ -107,7 +107,7 @@ def _spec(name: str, sizes: Mapping[str, int], place: Place | None, *, alone: bo
     if place is not None:
         meeting, launcher, host, hosts = place.name, place.launcher, place.host, place.hosts
     else:
-        import psutil  # `from meshrt import *` does not need it
+        import psutil  # start-up: `from meshrt import *` does not need it
 
         siblings = psutil.Process(os.getpid() if alone else os.getppid())
         what = f"{siblings.pid}\0{siblings.create_time()}\0{name}\0{sizes}"

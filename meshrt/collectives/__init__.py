@@ -1,0 +1,10 @@
+"""Collectives of torch.distributed: in which one each rank is, and who has not entered it.
+
+* `facts`: what a rank tells of its process groups.
+* `torch_groups`: reads them in a rank.
+* `late`: compares the ranks.
+
+meshrt never imports torch: it looks at what the program has imported.
+"""
+
+__all__: list[str] = []

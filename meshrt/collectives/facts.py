@@ -1,0 +1,68 @@
+"""What a rank tells of its process groups (docs/json.md has what is shown of it)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from meshrt.hooks.operations import Data
+
+__all__ = ["GroupFacts", "WorldFacts", "members_of"]
+
+
+class GroupFacts(Data, frozen=True, omit_defaults=True):
+    """A process group of a rank.
+
+    Attributes:
+        key: Tells groups apart: torch's own name of it.
+        name: As a user calls it: its description, such as ``"dp"``, or ``"group 3"``.
+        ranks: Its members by their rank in the job, as ``"0-3,8"``.
+        entered: The number of the last collective that this rank has entered; collectives of a group count from 1.
+        number: Of the oldest collective that has not ended here; 0: none is known.
+        operation: Its name, ``"all_reduce"``.
+        sizes: Of its tensors, ``"[4, 8]"``; "": not known.
+        seconds: For how long this rank has been in it.
+    """
+
+    key: str
+    name: str
+    ranks: str
+    entered: int = 0
+    number: int = 0
+    operation: str = ""
+    sizes: str = ""
+    seconds: float = 0.0
+
+    @property
+    def collective(self) -> str:
+        """The oldest collective that has not ended, as ``"all_reduce #12 of dp"``."""
+        return f"{self.operation} #{self.number} of {self.name}"
+
+
+class WorldFacts(Data, frozen=True, omit_defaults=True):
+    """The process groups of a rank.
+
+    Attributes:
+        rank: Of this process in the job, as torch counts.
+        groups: Those that it is a member of.
+        actor: The actor that is blocked in a collective; "": none is.
+        blocked: Index of the group of that collective.
+    """
+
+    rank: int
+    groups: Sequence[GroupFacts]
+    actor: str = ""
+    blocked: int = 0
+
+    def later(self, seconds: float) -> WorldFacts:
+        """Return the facts as they are ``seconds`` later, if nothing has ended."""
+        groups = [replace(group, seconds=group.seconds + seconds) if group.number else group for group in self.groups]
+        return replace(self, groups=groups)
+
+
+def members_of(ranks: str) -> Iterator[int]:
+    """Return the ranks of a text such as ``"0-3,8"``."""
+    for part in ranks.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)

@@ -1,0 +1,86 @@
+"""Who has not entered a collective that others are in, and who is in another one: from the facts of all ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
+from meshrt.hooks.facts import Wait
+from meshrt.program.waits import CERTAIN_SECONDS, Mismatch, WaitGraph
+
+__all__ = ["add_collectives"]
+
+#: Most ranks that one wait names.
+_MOST = 64
+#: Operations for which all ranks have tensors of the same sizes.
+_SAME_SIZES = frozenset({"all_reduce", "allreduce", "broadcast", "reduce"})
+
+
+def add_collectives(graph: WaitGraph, worlds: Mapping[str, Mapping[int, WorldFacts]]) -> None:
+    """Add to the waits which ranks wait for which others to enter their collective; once or again.
+
+    Args:
+        worlds: The facts of ranks, by mesh and base rank.
+    """
+    graph.mismatches.clear()
+    for mesh_id, ranks in worlds.items():
+        without = {rank for mesh, rank in graph.ranks if mesh == mesh_id}
+        waits, mismatches = _compare(mesh_id, ranks, without)
+        graph.mismatches += mismatches
+        for rank, wait in waits.items():
+            node = graph.nodes.get((mesh_id, rank, wait.actor))
+            if node is not None:
+                node.waits = [*(each for each in node.waits if not each.collective), wait]
+
+
+def _compare(
+    mesh_id: str, worlds: Mapping[int, WorldFacts], without: Set[int]
+) -> tuple[dict[int, Wait], list[Mismatch]]:
+    """Return what each rank of a mesh waits for, by base rank, and the mismatches.
+
+    Args:
+        without: Base ranks that have ended, or do not answer: they enter nothing.
+    """
+    waits: dict[int, Wait] = {}
+    mismatches: list[Mismatch] = []
+    base_of = {world.rank: base for base, world in worlds.items()}
+    base_of.update(
+        {rank: rank for rank in without if rank not in base_of}
+    )  # as torch counts where nothing else is said
+    inside: dict[tuple[str, str, int], dict[int, GroupFacts]] = {}
+    entered: dict[tuple[str, str], dict[int, int]] = {}
+    for base, world in worlds.items():
+        for index, group in enumerate(world.groups):
+            entered.setdefault((group.key, group.ranks), {})[base] = group.entered
+            if world.actor and index == world.blocked and group.number:
+                inside.setdefault((group.key, group.ranks, group.number), {})[base] = group
+    for (key, text, number), members in inside.items():
+        seconds = min(group.seconds for group in members.values())
+        if seconds < CERTAIN_SECONDS:
+            continue
+        parties = _parties(members)
+        if len(parties) > 1:
+            base, group = next(iter(members.items()))
+            named = f"collective #{number} of {group.name}"
+            mismatches.append(Mismatch(mesh_id, worlds[base].actor, named, parties, seconds))
+            continue
+        others = entered[key, text]
+        bases = (base_of[rank] for rank in members_of(text) if rank in base_of)
+        late = [base for base in bases if others.get(base, 0) < number]
+        for base, group in members.items() if late else ():
+            actor = worlds[base].actor
+            ranks = tuple(late[:_MOST])
+            wait = Wait(mesh_id, actor, group.collective, ranks, len(late), collective=True, seconds=group.seconds)
+            waits[base] = wait
+    return waits, mismatches
+
+
+def _parties(members: Mapping[int, GroupFacts]) -> dict[str, tuple[int, ...]]:
+    """Return what ranks are in, in words, and which they are; one party if all of them fit together."""
+    operations = {group.operation for group in members.values()}
+    sizes = {group.sizes for group in members.values()}
+    sized = len(operations) == 1 and operations <= _SAME_SIZES and len(sizes) > 1 and "" not in sizes
+    parties: dict[str, list[int]] = {}
+    for base, group in sorted(members.items()):
+        parties.setdefault(f"{group.operation} of {group.sizes}" if sized else group.operation, []).append(base)
+    return {words: tuple(bases) for words, bases in parties.items()}

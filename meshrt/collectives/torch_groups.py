@@ -1,0 +1,179 @@
+"""The process groups of this process, read from torch without importing it.
+
+A collective is known from torch's flight recorder, which keeps all that have been entered and which of them have ended;
+``TORCH_FR_BUFFER_SIZE`` switches it on before the first one (torch 2.10 and later, gloo and NCCL). Without it, from the
+stack of the thread that is in a function of `torch.distributed`, and the counter of its group.
+
+All of it is private to torch. A part that is missing or different leads to no facts, never to an error. On the control
+thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from meshrt.collectives.facts import GroupFacts, WorldFacts
+from meshrt.ranks import fold_ranks
+
+__all__ = ["BlockedThread", "is_in_torch", "read_world"]
+
+_MODULE = "torch.distributed.distributed_c10d"
+_LIBRARY = "torch._C._distributed_c10d"
+#: The dumps of the recorders: of NCCL, and of all other backends.
+_DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
+#: Functions of `torch.distributed` that enter a collective.
+_COLLECTIVES = frozenset(
+    {
+        "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast",
+        "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    }
+)  # fmt: skip
+#: What is called in user code to wait for what torch does: methods of a collective's handle, and of a tensor.
+_WAITS = frozenset({"backward", "cpu", "item", "numpy", "synchronize", "tolist", "wait"})
+#: Descriptions of a group that nobody has given it.
+_NO_NAME = ("", "undefined")
+
+
+class _Entered(NamedTuple):
+    """A collective that has not ended."""
+
+    key: str
+    number: int
+    operation: str
+    sizes: str
+    seconds: float
+    thread: int
+
+
+class BlockedThread(NamedTuple):
+    """A thread that is blocked in torch.
+
+    Attributes:
+        ident: Of the thread.
+        actor: That it serves.
+        seconds: For how long it is known to be there.
+    """
+
+    ident: int
+    actor: str
+    seconds: float
+
+
+def is_in_torch(file: str, called: str) -> bool:
+    """Whether a thread waits for torch, as far as its stack shows.
+
+    Args:
+        file: Of the innermost frame.
+        called: What is called there, ``"handle.wait"``; "": not known.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return file.startswith(tuple(torch.__path__)) or called.rpartition(".")[2] in _WAITS
+
+
+def read_world(blocked: Sequence[BlockedThread]) -> WorldFacts | None:
+    """Return the process groups of this process; None: it has none, or this torch does not show them."""
+    module = sys.modules.get(_MODULE)
+    if module is None:
+        return None
+    try:
+        return _read(module, blocked)
+    except (
+        Exception
+    ):  # torch's own parts are different in each version: without facts `where` is as it is without torch
+        return None
+
+
+def _read(module: ModuleType, blocked: Sequence[BlockedThread]) -> WorldFacts | None:
+    world = module._world
+    if world.default_pg is None:
+        return None
+    entered = _entered(module, blocked) if blocked else []
+    groups = [_facts(group, world.pg_group_ranks[group], entered) for group in list(world.pg_map)]
+    keys = [group.key for group in groups]
+    rank = int(world.default_pg.rank())
+    entered.sort(key=lambda one: -one.seconds)
+    for thread in blocked:
+        # What this thread has entered; else the oldest one, which a thread of torch's has entered for it.
+        own = [one for one in entered if one.thread == thread.ident]
+        for one in (own or entered)[:1]:
+            return WorldFacts(rank, groups, thread.actor, keys.index(one.key))
+    return WorldFacts(rank, groups)
+
+
+def _facts(group: Any, ranks: Iterable[int], entered: Sequence[_Entered]) -> GroupFacts:
+    key = str(group.group_name)
+    try:
+        last = int(group._get_sequence_number_for_group())
+    except RuntimeError:
+        last = 0  # this backend does not count
+    facts = GroupFacts(key, _name(group), fold_ranks(ranks), last)
+    oldest = min((one for one in entered if one.key == key), key=lambda one: one.number, default=None)
+    if oldest is None:
+        return facts
+    return replace(
+        facts,
+        entered=max(last, oldest.number),
+        number=oldest.number,
+        operation=oldest.operation,
+        sizes=oldest.sizes,
+        seconds=round(oldest.seconds, 3),
+    )
+
+
+def _name(group: Any) -> str:
+    """Return what a user calls a group; one that a device mesh has made is named as the dimension."""
+    description = str(getattr(group, "group_desc", ""))
+    if description in _NO_NAME:
+        return f"group {group.group_name}"
+    return description.removeprefix("mesh_")
+
+
+def _entered(module: ModuleType, blocked: Sequence[BlockedThread]) -> list[_Entered]:
+    recorded = _recorded()
+    return list(_from_stacks(module, blocked)) if recorded is None else recorded
+
+
+def _recorded() -> list[_Entered] | None:
+    """Return what the flight recorders have seen to begin and not to end; None: they are off."""
+    library = sys.modules[_LIBRARY]
+    found: list[_Entered] = []
+    on = False
+    now = time.time_ns()
+    for name in _DUMPS:
+        dump = getattr(library, name, None)
+        trace = json.loads(dump(True, True)) if dump is not None else {}
+        on = on or bool(trace.get("pg_status"))
+        for entry in trace.get("entries", ()):
+            if entry["is_p2p"] or entry["retired"] or entry["state"] == "completed":
+                continue
+            operation = str(entry["profiling_name"]).rpartition(":")[2].strip("_")
+            sizes = ", ".join(map(str, entry["input_sizes"]))
+            seconds = (now - entry["time_created_ns"]) / 1e9
+            thread = int(entry.get("thread_id") or 0)
+            key = str(entry["process_group"][0])
+            found.append(_Entered(key, entry["collective_seq_id"], operation, sizes, seconds, thread))
+    return found if on else None
+
+
+def _from_stacks(module: ModuleType, blocked: Sequence[BlockedThread]) -> Iterator[_Entered]:
+    """Return the collectives that threads are in, by their stacks."""
+    frames = sys._current_frames()
+    for thread in blocked:
+        frame: FrameType | None = frames.get(thread.ident)
+        while frame is not None:
+            operation = frame.f_code.co_name
+            if frame.f_code.co_filename == module.__file__ and operation in _COLLECTIVES:
+                group = frame.f_locals.get("group") or module._world.default_pg
+                number = int(group._get_sequence_number_for_group())
+                yield _Entered(str(group.group_name), number, operation, "", thread.seconds, thread.ident)
+                break
+            frame = frame.f_back

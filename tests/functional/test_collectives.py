@@ -1,0 +1,89 @@
+"""Hangs in collectives of a real torch.distributed: where names the collective, and who is late or in another one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.programs import environment
+from tests.support.waiting import wait_until
+
+# Without loading it: that takes seconds.
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+_SECONDS = 90
+#: Each part is passed when a file is made; the last one is never passed.
+SCRIPT = """\
+import os, sys, time
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+dist.init_process_group("gloo")
+rank, ones = dist.get_rank(), torch.ones(4)
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+dp, tp = mesh.get_group("dp"), mesh.get_group("tp")
+
+def until(name):
+    while not os.path.exists(os.path.join(sys.argv[1], name)):
+        time.sleep(0.01)
+
+dist.all_reduce(ones, group=dp)
+if rank == 2:
+    until("late")
+dist.all_reduce(ones, group=dp)
+if rank == 3:
+    until("started")
+dist.all_reduce(ones, group=tp, async_op=True).wait()
+if rank == 2:
+    dist.broadcast(ones, 0)
+else:
+    dist.all_reduce(ones)
+"""
+
+
+def waits_are(waits: Callable[[], list[dict[str, Any]]], text: str) -> None:
+    """Wait until `where` says so."""
+    wait_until(lambda: any(text in each["text"] for each in waits()), _SECONDS, text)
+
+
+def test_who_is_late_and_who_is_in_another_collective(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp") as runtime:
+        env = environment(MESHRT_RUNTIME_DIR=runtime, MESHRT_RUNS=str(tmp_path / "runs"), TORCH_CPP_LOG_LEVEL="ERROR")
+
+        def meshrt(*words: str) -> str:
+            command = [sys.executable, "-m", "meshrt", *words]
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=_SECONDS)
+            return done.stdout
+
+        def waits() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = json.loads(meshrt("where", "--json")).get("waits", [])
+            return found
+
+        command = [sys.executable, "-m", "meshrt", "run", "-n", "4", str(tmp_path / "train.py"), str(tmp_path)]
+        with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
+            try:
+                waits_are(waits, "rank 0 waits for rank 2 to enter all_reduce #2 of dp, ")
+                (tmp_path / "late").touch()
+                waits_are(waits, "rank 2 waits for rank 3 to enter all_reduce #1 of tp, ")
+                assert "in all_reduce #1 of tp\n" in meshrt("where")
+                (tmp_path / "started").touch()
+                mismatch = "ranks 0-1,3 in all_reduce, rank 2 in broadcast: a mismatch of collective #1 of default_pg"
+                waits_are(waits, mismatch)
+                wait_until(lambda: mismatch in meshrt("ps"), _SECONDS, "what ranks report by themselves")
+            finally:
+                program.send_signal(signal.SIGTERM)
+                _, err = program.communicate(timeout=_SECONDS)
+        assert "collective #1 of default_pg is not the same on all ranks" in err, err
+        root = meshrt("postmortem").partition("ROOT CAUSE")[2]
+        assert root.lstrip().startswith("collective #1 of default_pg is not the same on all ranks"), root
+        assert "[certain: " in root.partition("\n")[0]
