@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 HERE = Path(__file__).resolve().parent
 
 #: Folders whose tests start processes: each test there is checked for what it leaves.
-CHECKED = frozenset({"functional", "faults", "debug", "dap"})
+CHECKED = frozenset({"functional", "faults", "debug", "dap", "hosts"})
 
 #: Tests that do not depend on the version of Python: of kernel, sockets, files, pure functions and syntax trees. Checks
 #: on several versions run them on the oldest one (marker ``one_python``). All other tests run on each version.
@@ -124,6 +124,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """End the program after the test; no descriptor, thread, process, socket file or segment may be left."""
     if request.path.relative_to(HERE).parts[0] not in CHECKED:
         yield
+        _check_interrupts()
         return
     import uvloop  # here, so that tests of other folders decide themselves what is loaded
 
@@ -137,3 +138,9 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     meshrt.shutdown_context(0.5)
     if not holds_within(10, lambda: not Footprint.now().beyond(before)):
         pytest.fail("the test left behind: " + ", ".join(Footprint.now().beyond(before)), pytrace=False)
+    _check_interrupts()
+
+
+def _check_interrupts() -> None:
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        pytest.fail("the test left behind: a handler of SIGINT", pytrace=False)

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -50,6 +50,14 @@ class _Entered(NamedTuple):
     sizes: str
     seconds: float
     thread: int
+
+
+class _Group(Protocol):
+    """A process group, as far as it is read."""
+
+    @property
+    def group_name(self) -> str: ...
+    def _get_sequence_number_for_group(self) -> int: ...
 
 
 class BlockedThread(NamedTuple):
@@ -109,7 +117,7 @@ def _read(module: ModuleType, blocked: Sequence[BlockedThread]) -> WorldFacts | 
     return WorldFacts(rank, groups)
 
 
-def _facts(group: Any, ranks: Iterable[int], entered: Sequence[_Entered]) -> GroupFacts:
+def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> GroupFacts:
     key = str(group.group_name)
     try:
         last = int(group._get_sequence_number_for_group())
@@ -129,7 +137,7 @@ def _facts(group: Any, ranks: Iterable[int], entered: Sequence[_Entered]) -> Gro
     )
 
 
-def _name(group: Any) -> str:
+def _name(group: _Group) -> str:
     """Return what a user calls a group; one that a device mesh has made is named as the dimension."""
     description = str(getattr(group, "group_desc", ""))
     if description in _NO_NAME:

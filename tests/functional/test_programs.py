@@ -230,8 +230,12 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
     where = "`python -m meshrt.debug -c where` says where ranks are, while they run"
     if known:
         where = rf"ranks 0,2 blocked at {script}:6, in sleep, for \d+ s"
-    assert re.fullmatch(rf"meshrt: sleeper\.sleep\(\): no answer from [23] of 3 \(ranks 0[,-]2.*\); {where}", second)
-    assert len(kept) == known  # of a call that has just been sent, nobody says that it hangs
+    told = re.fullmatch(r"meshrt: sleeper\.sleep\(\): no answer from [23] of 3 \(ranks 0[,-]2.*?\)(?:; (.*))?", second)
+    assert told is not None
+    # Of a call that has just been sent, nobody says that it hangs; on a busy machine it is a second old.
+    hangs = known or told[1] is None
+    assert told[1] is None if hangs and not known else re.fullmatch(where, told[1])
+    assert len(kept) == hangs
     if known:
         match = re.fullmatch(r"meshrt: where all ranks were: meshrt (postmortem [0-9a-f]{8})", kept[0])
         assert match is not None
