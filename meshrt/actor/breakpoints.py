@@ -36,7 +36,8 @@ def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", hea
         call = current_call()
         if call is None:
             raise UsageError("breakpoint(ranks=...) is for the code of a call; in a thread of your own use when=...")
-        if call.base_rank not in _chosen(ranks, call.shape):
+        # Not its shape: a script's device mesh names the dimensions of the call.
+        if call.base_rank not in _chosen(ranks, Shape.from_wire(call.call.view)):
             return
     if in_rank or sys.breakpointhook is not sys.__breakpointhook__ or "PYTHONBREAKPOINT" in os.environ:
         sys.breakpointhook(**({"header": header} if header else {}))

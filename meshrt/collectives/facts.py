@@ -17,7 +17,8 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
     Attributes:
         key: Tells groups apart: torch's own name of it.
         name: As a user calls it: its description, such as ``"dp"``, or ``"group 3"``.
-        ranks: Its members by their rank in the job, as ``"0-3,8"``.
+        ranks: Its members by their rank in the job, as ``"0-3,8,16-31:2"``.
+        dimension: It is one of a device mesh, whose name it has.
         entered: The number of the last collective that this rank has entered; collectives of a group count from 1.
         number: Of the oldest collective that has not ended here; 0: none is known.
         operation: Its name, ``"all_reduce"``.
@@ -28,6 +29,7 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
     key: str
     name: str
     ranks: str
+    dimension: bool = False
     entered: int = 0
     number: int = 0
     operation: str = ""
@@ -62,7 +64,8 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
 
 
 def members_of(ranks: str) -> Iterator[int]:
-    """Return the ranks of a text such as ``"0-3,8"``."""
+    """Return the ranks of a text of `meshrt.ranks.fold_ranks`, such as ``"0-3,8,16-31:2"``."""
     for part in ranks.split(","):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        run, _, step = part.partition(":")
+        first, _, last = run.partition("-")
+        yield from range(int(first), int(last or first) + 1, int(step or 1))

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from meshrt.collectives.facts import GroupFacts, WorldFacts
 from meshrt.ranks import fold_ranks
 
-__all__ = ["BlockedThread", "is_in_torch", "read_world"]
+__all__ = ["BlockedThread", "count_groups", "is_in_torch", "read_world"]
 
 _MODULE = "torch.distributed.distributed_c10d"
 _LIBRARY = "torch._C._distributed_c10d"
@@ -39,6 +39,8 @@ _COLLECTIVES = frozenset(
 _WAITS = frozenset({"backward", "cpu", "item", "numpy", "synchronize", "tolist", "wait"})
 #: Descriptions of a group that nobody has given it.
 _NO_NAME = ("", "undefined")
+#: ... of a group that a device mesh has made begin with this.
+_DIMENSION = "mesh_"
 
 
 class _Entered(NamedTuple):
@@ -87,6 +89,12 @@ def is_in_torch(file: str, called: str) -> bool:
     return file.startswith(tuple(torch.__path__)) or called.rpartition(".")[2] in _WAITS
 
 
+def count_groups() -> int:
+    """Return how many process groups this process is a member of."""
+    world = getattr(sys.modules.get(_MODULE), "_world", None)
+    return len(getattr(world, "pg_map", ()))
+
+
 def read_world(blocked: Sequence[BlockedThread]) -> WorldFacts | None:
     """Return the process groups of this process; None: it has none, or this torch does not show them."""
     module = sys.modules.get(_MODULE)
@@ -123,7 +131,8 @@ def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> 
         last = int(group._get_sequence_number_for_group())
     except RuntimeError:
         last = 0  # this backend does not count
-    facts = GroupFacts(key, _name(group), fold_ranks(ranks), last)
+    name, dimension = _name(group)
+    facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last)
     oldest = min((one for one in entered if one.key == key), key=lambda one: one.number, default=None)
     if oldest is None:
         return facts
@@ -137,12 +146,13 @@ def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> 
     )
 
 
-def _name(group: _Group) -> str:
-    """Return what a user calls a group; one that a device mesh has made is named as the dimension."""
+def _name(group: _Group) -> tuple[str, bool]:
+    """Return what a user calls a group, and whether a device mesh has made it, for the dimension of that name."""
     description = str(getattr(group, "group_desc", ""))
     if description in _NO_NAME:
-        return f"group {group.group_name}"
-    return description.removeprefix("mesh_")
+        return f"group {group.group_name}", False
+    name = description.removeprefix(_DIMENSION)
+    return name, name != description
 
 
 def _entered(module: ModuleType, blocked: Sequence[BlockedThread]) -> list[_Entered]:

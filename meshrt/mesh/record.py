@@ -52,6 +52,11 @@ class ActorRecord:
             if not self.begun.get(rank):
                 self.begun.pop(rank, None)
 
+    def renamed(self, before: Shape, after: Shape) -> None:
+        """Note that the dimensions of the mesh have other names."""
+        self._views = None
+        self._spawned = {rank: after if view == before else view for rank, view in self._spawned.items()}
+
     def told(self, rank: int, *, here: bool) -> None:
         """Note that a rank has begun it, or has stopped it (``here`` is False)."""
         self._views = None
@@ -110,6 +115,8 @@ class MeshRecord:
         self._births = births
         self.progress = progress
         self.shape = Shape.from_extent(spec.extent)
+        #: The same before its script has named the dimensions.
+        self.unnamed = self.shape
         #: Whether the terminal shows which rank has printed a line.
         self.prefixed = spec.prefixed
         #: Whether something else starts and ends its processes.
@@ -161,6 +168,13 @@ class MeshRecord:
         count = len(self.agent_of)
         first = -(-(rank * self._hosts // count) * count // self._hosts)  # the division rounds up
         return rank - first
+
+    def name_dimensions(self, shape: Shape) -> None:
+        """Note that the script on it calls its dimensions so; the first one decides."""
+        if self.shape == self.unnamed:
+            self.shape = shape
+            for actor in self.actors.values():
+                actor.renamed(self.unnamed, shape)
 
     @property
     def agents(self) -> list[AgentLink]:

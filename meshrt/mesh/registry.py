@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from meshrt.errors import ProtocolError
@@ -152,9 +152,21 @@ class Registry:
         with self._lock:
             record = self.meshes.get(mesh_id)
             if record is not None:
+                if view == record.unnamed:
+                    view = record.shape  # a rank that tells this late
                 if not set(view.ndslice) <= set(record.shape.ndslice):
                     raise ProtocolError(f"{view} is no part of mesh {record.name} with {record.shape}")
                 record.actors.setdefault(name, ActorRecord()).spawned(view)
+
+    def dimensions_named(self, mesh_id: str, sizes: Mapping[str, int]) -> None:
+        """The script on a mesh has named its dimensions. Raises ProtocolError: not for as many ranks as there are."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            if record is not None:
+                shape = Shape.from_extent(sizes)
+                if len(shape) != len(record.shape):
+                    raise ProtocolError(f"{shape} is not for the {len(record.shape)} ranks of mesh {record.name}")
+                record.name_dimensions(shape)
 
     def actor(self, mesh_id: str, rank: int, name: str, *, here: bool) -> None:
         """An actor of the rank has begun, or was stopped (``here`` is False)."""

@@ -28,6 +28,7 @@ from meshrt.wire.operations import (
     ActorSpawned,
     AllowRestarts,
     Born,
+    DimensionsNamed,
     Ended,
     Initialized,
     Restarted,
@@ -81,6 +82,7 @@ class RankRequests:
         services.on_report(Told, lambda _mesh_id, _rank, told: alarm.told((told.mesh, told.rank, told.pid)))
         services.on_report(AllowRestarts, self._allow_restarts)
         services.on_report(ActorSpawned, self._actor_spawned)
+        services.on_report(DimensionsNamed, self._dimensions_named)
 
     def _watch(self, _address: Address, asked: Watch, answer: DataReply[Ended]) -> None:
         self._registry.watch(asked.mesh, asked.rank, lambda fate: answer(Ended(fate)))
@@ -94,6 +96,9 @@ class RankRequests:
         except ValueError as error:
             raise ProtocolError(f"the view of actor {told.actor!r}: {error}") from None
         self._registry.actor_spawned(told.mesh, told.actor, view)
+
+    def _dimensions_named(self, _mesh_id: str, _rank: int, told: DimensionsNamed) -> None:
+        self._registry.dimensions_named(told.mesh, dict(told.sizes))
 
     def _restarted(self, _address: Address, asked: WhenRestarted, answer: DataReply[Restarted]) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:

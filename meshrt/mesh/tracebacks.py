@@ -112,7 +112,7 @@ def place_of(walker: TracebackType | None) -> str:
     found = ""
     while walker is not None:
         code = walker.tb_frame.f_code
-        if not code.co_filename.startswith((RUNTIME_FILES, STDLIB_FILES)):
+        if not code.co_filename.startswith((RUNTIME_FILES, STDLIB_FILES, "<frozen ")):
             found = f" at {code.co_filename}:{walker.tb_lineno}, in {code.co_name}"
         walker = walker.tb_next
     return found

@@ -80,10 +80,14 @@ class Shield:
         self.pending = False
 
     def install(self) -> None:
-        """Take over SIGINT if Python's default handler is in place and this is the main thread."""
+        """Take over SIGINT if Python's default handler is in place and this is the main thread.
+
+        A shield that was uninstalled on another thread has left its own, which does what the default one does.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handler = signal.getsignal(signal.SIGINT)
+        if handler is signal.default_int_handler or isinstance(getattr(handler, "__self__", None), Shield):
             signal.signal(signal.SIGINT, self._on_interrupt)
             _in_place[:] = [self]
 

@@ -26,6 +26,7 @@ __all__ = [
     "Born",
     "Cut",
     "CutOff",
+    "DimensionsNamed",
     "Ended",
     "FilePart",
     "Held",
@@ -180,6 +181,13 @@ class ActorSpawned(Report, frozen=True, tag="mesh.actor"):
     mesh: str
     actor: str
     view: Sequence[object]
+
+
+class DimensionsNamed(Report, frozen=True, tag="mesh.dimensions"):
+    """The script that runs on a mesh has named its dimensions: label and size of each."""
+
+    mesh: str
+    sizes: Sequence[tuple[str, int]]
 
 
 class ActorBegun(Report, frozen=True, tag="actor"):

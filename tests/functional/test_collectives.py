@@ -73,6 +73,7 @@ def test_who_is_late_and_who_is_in_another_collective(tmp_path: Path) -> None:
         with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
             try:
                 waits_are(waits, "rank 0 waits for rank 2 to enter all_reduce #2 of dp, ")
+                assert meshrt("p", "main", "ranks(dp=1, tp=0)", "rank") == "[2] 2\n"  # as the device mesh names them
                 (tmp_path / "late").touch()
                 waits_are(waits, "rank 2 waits for rank 3 to enter all_reduce #1 of tp, ")
                 assert "in all_reduce #1 of tp\n" in meshrt("where")

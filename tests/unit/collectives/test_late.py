@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
 from meshrt.collectives.late import add_collectives
 from meshrt.inspect.standstill import CYCLE, LATE, MISMATCH, standstill
 from meshrt.inspect.waittext import wait_lines, waits_of
 from meshrt.program.waits import Waiter, WaitGraph
+from meshrt.ranks import fold_ranks
 
 NAMES = {"m": "mesh1"}
 EVERYBODY = [("m", rank, "main") for rank in range(4)]
@@ -22,7 +25,7 @@ def group(
     """A group whose collective with this number has not ended, or, without an operation, all have."""
     if not operation:
         return GroupFacts(f"{name} {ranks}", name, ranks, entered=number)
-    return GroupFacts(f"{name} {ranks}", name, ranks, number, number, operation, sizes, seconds)
+    return GroupFacts(f"{name} {ranks}", name, ranks, False, number, number, operation, sizes, seconds)
 
 
 def graph_of(worlds: Mapping[int, WorldFacts]) -> WaitGraph:
@@ -42,8 +45,9 @@ def lines(made: WaitGraph) -> list[str]:
     return wait_lines(waits_of(made, NAMES))
 
 
-def test_ranks_as_text() -> None:
-    assert list(members_of("0-3,8,10-11")) == [0, 1, 2, 3, 8, 10, 11]
+@given(st.sets(st.integers(0, 50), min_size=1))
+def test_ranks_as_text(ranks: set[int]) -> None:
+    assert list(members_of(fold_ranks(ranks))) == sorted(ranks)
 
 
 def test_a_rank_that_has_not_entered_is_waited_for() -> None:

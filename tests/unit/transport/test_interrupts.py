@@ -47,6 +47,20 @@ def test_other_threads_neither_close_nor_open_it(shield: Shield) -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def test_the_next_one_takes_over_what_another_thread_could_not_give_back(shield: Shield) -> None:
+    thread = threading.Thread(target=shield.uninstall)
+    thread.start()
+    thread.join(10)
+    following = Shield()
+    following.install()
+    with following:
+        signal.raise_signal(signal.SIGINT)
+        assert following.pending and not shield.pending
+        following.pending = False
+    following.uninstall()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_users_handler_is_left_alone() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: seen.append(number))
