@@ -11,6 +11,7 @@ from meshrt.selection.grammar.ast import (
     STATE_WORDS,
     All,
     Dim,
+    Group,
     Index,
     Item,
     Node,
@@ -80,6 +81,7 @@ def selections(shape: Shape | None = None, numbers: int | None = None) -> st.Sea
     leaves: list[st.SearchStrategy[Node]] = [
         st.builds(All),
         st.builds(RankSet, _items(rank)),
+        st.builds(Group, st.sampled_from(("dp", "expert-group", "in", "group_3", "all"))),
         st.builds(State, st.sampled_from(STATE_WORDS)),
         st.builds(Place, st.text(min_size=1, max_size=6) | st.text('a". ,(:-', min_size=1), st.integers(1, 999)),
         *dims,

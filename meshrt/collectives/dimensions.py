@@ -1,4 +1,4 @@
-"""The dimensions of a script's device mesh, from the process groups of one of its ranks.
+"""The process groups of a rank, as it tells them to the root; and from these the dimensions of a script's device mesh.
 
 A mesh of `torch.distributed.device_mesh` makes a group for each of its dimensions. Those of one rank say how many ranks
 each dimension has, and how far apart they are.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from meshrt.collectives.facts import GroupFacts, members_of
+from meshrt.collectives.facts import GroupFacts, GroupsMade, members_of
 from meshrt.collectives.torch_groups import count_groups, read_world
 from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.selection import Shape
 from meshrt.wire.operations import DimensionsNamed
 
-__all__ = ["DEFAULT", "DimensionNames", "dimensions_of"]
+__all__ = ["DEFAULT", "GroupReports", "dimensions_of"]
 
 #: What the dimensions of a script are called until it names them itself.
 DEFAULT = ("hosts", "gpus")
@@ -51,28 +51,31 @@ def _is_mesh(part: Sequence[tuple[str, Sequence[int]]], size: int) -> bool:
     return True
 
 
-class DimensionNames:
-    """Has the tools call the dimensions of a script's mesh as its device mesh does. On the control thread."""
+class GroupReports:
+    """Tells the root which process groups there are, and how a script's device mesh calls the dimensions.
+
+    On the control thread.
+    """
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._groups = 0
+        self._count = 0
 
     def pulse(self) -> None:
-        """Look whether the script has made a device mesh."""
+        """Look whether there are others than before."""
         count = count_groups()
-        if count == self._groups:
+        world = read_world(()) if count != self._count else None
+        self._count = count
+        if world is None:
             return
-        self._groups = count
+        self._services.report(GroupsMade(sorted({group.name for group in world.groups})))
         for actor in self._services.actors():
-            if actor.call is not None and actor.script is not None:
-                self._name(actor.call)
+            if actor.call is not None and actor.script is not None and world.rank == actor.call.rank:
+                self._name_dimensions(actor.call, world.groups)
 
-    def _name(self, call: EndpointCall) -> None:
+    def _name_dimensions(self, call: EndpointCall, groups: Sequence[GroupFacts]) -> None:
         shape = Shape.from_wire(call.view)
-        world = read_world(()) if shape.labels == DEFAULT else None
-        found = None if world is None else dimensions_of(world.groups, len(shape))
-        if found is None or world is None or world.rank != call.rank:
-            return
-        call.view = Shape.from_extent(found).to_wire()
-        self._services.report(DimensionsNamed(call.mesh_id, list(found.items())))
+        found = dimensions_of(groups, len(shape)) if shape.labels == DEFAULT else None
+        if found is not None:
+            call.view = Shape.from_extent(found).to_wire()
+            self._services.report(DimensionsNamed(call.mesh_id, list(found.items())))

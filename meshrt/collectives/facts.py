@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from meshrt.hooks.operations import Data
+from meshrt.hooks.operations import Data, Report
 
-__all__ = ["GroupFacts", "WorldFacts", "members_of"]
+__all__ = ["GroupFacts", "GroupsMade", "WorldFacts", "members_of"]
 
 
 class GroupFacts(Data, frozen=True, omit_defaults=True):
@@ -16,7 +16,7 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
 
     Attributes:
         key: Tells groups apart: torch's own name of it.
-        name: As a user calls it: its description, such as ``"dp"``, or ``"group 3"``.
+        name: As a user types it: its description, such as ``"dp"``, or ``"group_3"``.
         ranks: Its members by their rank in the job, as ``"0-3,8,16-31:2"``.
         dimension: It is one of a device mesh, whose name it has.
         entered: The number of the last collective that this rank has entered; collectives of a group count from 1.
@@ -61,6 +61,12 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
         """Return the facts as they are ``seconds`` later, if nothing has ended."""
         groups = [replace(group, seconds=group.seconds + seconds) if group.number else group for group in self.groups]
         return replace(self, groups=groups)
+
+
+class GroupsMade(Report, frozen=True, tag="collectives.groups"):
+    """The names of the process groups that a rank is a member of. Always all of them."""
+
+    names: Sequence[str]
 
 
 def members_of(ranks: str) -> Iterator[int]:

@@ -11,6 +11,7 @@ thread.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -150,9 +151,9 @@ def _name(group: _Group) -> tuple[str, bool]:
     """Return what a user calls a group, and whether a device mesh has made it, for the dimension of that name."""
     description = str(getattr(group, "group_desc", ""))
     if description in _NO_NAME:
-        return f"group {group.group_name}", False
+        return f"group_{group.group_name}", False
     name = description.removeprefix(_DIMENSION)
-    return name, name != description
+    return re.sub(r"\W+", "_", name), name != description
 
 
 def _entered(module: ModuleType, blocked: Sequence[BlockedThread]) -> list[_Entered]:

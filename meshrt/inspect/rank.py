@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from meshrt.collectives.dimensions import DimensionNames
+from meshrt.collectives.dimensions import GroupReports
 from meshrt.collectives.facts import WorldFacts
 from meshrt.collectives.torch_groups import BlockedThread, is_in_torch, read_world
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
@@ -198,4 +198,4 @@ def load(services: RankServices) -> None:
     inspector = RankInspector(services)
     services.serve_later(ReadStacks, inspector.stacks)
     hooks.pulse.append(inspector.pulse)
-    hooks.pulse.append(DimensionNames(services).pulse)
+    hooks.pulse.append(GroupReports(services).pulse)

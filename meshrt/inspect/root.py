@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from meshrt.collectives.facts import WorldFacts
+from meshrt.collectives.facts import GroupsMade, WorldFacts
 from meshrt.collectives.late import add_collectives
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.fate import Fate
@@ -63,6 +63,8 @@ class Activity:
         #: When silent ranks answered again, seconds since the epoch.
         self._back: dict[Address, float] = {}
         self._actors: dict[Address, dict[int, str]] = {}
+        #: Names of process groups.
+        self._groups: dict[Address, Sequence[str]] = {}
 
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
         """Return the last reported state of an actor, whose rank may be silent now.
@@ -137,6 +139,18 @@ class Activity:
         """Take in a report of a rank: the threads of all its actors that are not on its main thread."""
         self._actors[mesh_id, rank] = dict(placed.actors)
 
+    def groups(self, mesh_id: str) -> Mapping[str, Collection[int]]:
+        """Return the members of process groups that have not ended, base ranks, by the name of the groups."""
+        found: dict[str, set[int]] = {}
+        for (mesh, rank), names in self._groups.items():
+            for name in names if mesh == mesh_id else ():
+                found.setdefault(name, set()).add(rank)
+        return found
+
+    def grouped(self, mesh_id: str, rank: int, made: GroupsMade) -> None:
+        """Take in a report of a rank: the process groups that it is a member of."""
+        self._groups[mesh_id, rank] = made.names
+
     def silent(self, mesh_id: str, rank: int, state: str) -> None:
         """Take in that a rank answers again: ``state`` is ""."""
         if not state:
@@ -146,6 +160,7 @@ class Activity:
         """Forget a rank that has ended."""
         self._actors.pop((mesh_id, rank), None)
         self._back.pop((mesh_id, rank), None)
+        self._groups.pop((mesh_id, rank), None)
         for key in [key for key in self._told if key[:2] == (mesh_id, rank)]:
             del self._told[key]
 
@@ -164,5 +179,6 @@ def load(services: RootServices) -> None:
     Looking(services).serve()
     services.on_report(Progress, activity.progress)
     services.on_report(Placed, activity.placed)
+    services.on_report(GroupsMade, activity.grouped)
     services.rank_silent.append(activity.silent)
     services.rank_gone.append(activity.gone)

@@ -6,7 +6,7 @@ loads the inspection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,6 +55,9 @@ class ActivitySource(Protocol):
     def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
         """Return the names of the actors of a rank that are not on its main thread, by the ident of their thread."""
 
+    def groups(self, mesh_id: str) -> Mapping[str, Collection[int]]:
+        """Return the members of process groups of torch.distributed, base ranks, by the name of the groups."""
+
 
 class _Nothing:
     """The source in place of each plug-in that is not loaded."""
@@ -81,6 +84,9 @@ class _Nothing:
         return WaitGraph()
 
     def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
+        return {}
+
+    def groups(self, mesh_id: str) -> Mapping[str, Collection[int]]:
         return {}
 
 

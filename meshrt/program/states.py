@@ -15,7 +15,7 @@ What a look then measures, or a question finds out, changes it (`State.measured`
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -169,12 +169,17 @@ def state_of(
 class RankStates:
     """What the states and places of the grammar denote (`meshrt.selection.RankFacts`). Base ranks of one actor."""
 
-    def __init__(self, states: Mapping[int, State]) -> None:
+    def __init__(self, states: Mapping[int, State], groups: Mapping[str, Collection[int]]) -> None:
         self._states = states
+        self._groups = groups
 
     def in_state(self, word: str) -> Iterable[int]:
         """Return the ranks in a state, one of the words of the grammar."""
         return {rank for rank, state in self._states.items() if state.is_in(word)}
+
+    def groups(self) -> Mapping[str, Collection[int]]:
+        """Return the members of process groups, by name."""
+        return self._groups
 
     def at(self, file: str, line: int) -> Iterable[int]:
         """Return the ranks at a line of a file."""

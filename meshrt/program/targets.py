@@ -289,7 +289,8 @@ class Targets:
         """Return the ranks that a selection denotes, ranks of the mesh without the actor included."""
         mesh = actor.mesh
         stopped = self._views(actor)
-        facts = RankStates(self.states(actor) if names_states(selection) else {})
+        states = self.states(actor) if names_states(selection) else {}
+        facts = RankStates(states, self._sources.activity.groups(mesh.mesh_id))
         if dimensions_of(selection) <= set(mesh.shape.labels):
             return set(resolve(selection, mesh.shape, facts=facts, allow_empty=len(actor.views) < len(mesh.shape)))
         named: dict[Shape, set[int]] = {}
@@ -299,8 +300,7 @@ class Targets:
                 named.setdefault(shape, set()).add(rank)
         for rank, view in stopped.items():
             named.setdefault(actor.shape_at(rank, view), set()).add(rank)
-        wanted: set[int] = set()
-        reached: set[int] = set()
+        wanted, reached = set[int](), set[int]()
         problems: list[SelectionError] = []
         for shape, members in named.items():
             try:

@@ -31,6 +31,7 @@ dist.init_process_group("gloo")
 rank, ones = dist.get_rank(), torch.ones(4)
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
 dp, tp = mesh.get_group("dp"), mesh.get_group("tp")
+dist.new_group([1, 3], group_desc="experts")
 
 def until(name):
     while not os.path.exists(os.path.join(sys.argv[1], name)):
@@ -74,6 +75,7 @@ def test_who_is_late_and_who_is_in_another_collective(tmp_path: Path) -> None:
             try:
                 waits_are(waits, "rank 0 waits for rank 2 to enter all_reduce #2 of dp, ")
                 assert meshrt("p", "main", "ranks(dp=1, tp=0)", "rank") == "[2] 2\n"  # as the device mesh names them
+                assert meshrt("p", "main", "ranks(in tp & !in experts)", "rank") == "[0] 0\n[2] 2\n"
                 (tmp_path / "late").touch()
                 waits_are(waits, "rank 2 waits for rank 3 to enter all_reduce #1 of tp, ")
                 assert "in all_reduce #1 of tp\n" in meshrt("where")

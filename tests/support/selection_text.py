@@ -9,6 +9,7 @@ from meshrt.selection.grammar.ast import (
     All,
     And,
     Dim,
+    Group,
     Index,
     Item,
     Node,
@@ -46,6 +47,8 @@ def _format(node: Node, where: int) -> str:
             return word
         case Place(file, line):
             return f"at {_file(file)}:{line}"
+        case Group(name):
+            return f"in {name}"
         case Not(operand):
             return "!" + _format(operand, _IN_NOT)
         case And(operands):

@@ -14,6 +14,7 @@ __all__ = [
     "All",
     "And",
     "Dim",
+    "Group",
     "Index",
     "Item",
     "Node",
@@ -98,6 +99,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The members of the process groups that are called ``name``."""
+
+    name: str
+    span: Span = field(default=(0, 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """The ranks that ``operand`` leaves out."""
 
@@ -121,7 +130,7 @@ class Or:
     span: Span = field(default=(0, 0), compare=False)
 
 
-Node = RankSet | Dim | All | State | Place | Not | And | Or
+Node = RankSet | Dim | All | State | Place | Group | Not | And | Or
 
 
 @dataclass(frozen=True, slots=True)

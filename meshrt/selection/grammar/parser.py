@@ -13,6 +13,7 @@ from meshrt.selection.grammar.ast import (
     STATE_WORDS,
     All,
     Dim,
+    Group,
     Index,
     Item,
     Node,
@@ -140,6 +141,8 @@ class _Parser(Cursor):
             return inner
         if word == "at":
             return self._place()
+        if word == "in":
+            return self._group()
         if word in _HINTS:
             raise self.unexpected(())
         self.advance()
@@ -151,8 +154,8 @@ class _Parser(Cursor):
             raise complain("!= is not part of the grammar", self.text, span, (f"!{word}=...",))
         if word == "ranks":
             raise complain("'ranks' needs parentheses", self.text, span, ("ranks(...)",))
-        guess = near_miss(word, (*STATE_WORDS, "all", "at", "ranks")) or ""
-        expected = (f"{word}=... for a dimension", "all", *STATE_WORDS, "at FILE:LINE")
+        guess = near_miss(word, (*STATE_WORDS, "all", "at", "in", "ranks")) or ""
+        expected = (f"{word}=... for a dimension", "all", *STATE_WORDS, "at FILE:LINE", "in GROUP")
         raise complain(f"unknown word {word!r} in a selection{guess}", self.text, span, expected)
 
     def at_ranks(self) -> bool:
@@ -181,6 +184,15 @@ class _Parser(Cursor):
                 items.append(self._item(_VALUES[:2]))
             self.move_to(self.expect(")", ("a comma", ")")))
         return Dim(name.value, tuple(items), (name.start, self.previous_end), (name.start, name.end))
+
+    def _group(self) -> Node:
+        start = self.token.start
+        self.advance()
+        name = self.token
+        if name.kind != "word":
+            raise self.error("'in' needs the name of a process group", ("GROUP, for instance dp",))
+        self.advance()
+        return Group(name.value, (start, name.end))
 
     def _place(self) -> Node:
         word = self.token

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from meshrt.errors import SelectionError
@@ -11,6 +11,7 @@ from meshrt.selection.grammar.ast import (
     All,
     And,
     Dim,
+    Group,
     Index,
     Item,
     Node,
@@ -39,6 +40,10 @@ class RankFacts(Protocol):
 
     def at(self, file: str, line: int, /) -> Iterable[int]:
         """Return the ranks that are at ``file:line``; ``file`` is as the user typed it."""
+        ...
+
+    def groups(self) -> Mapping[str, Collection[int]]:
+        """Return the members of process groups, by the name of the groups."""
         ...
 
 
@@ -134,12 +139,21 @@ class _Resolver:
                 return frozenset(self._known(f"which ranks are {word!r}", span).in_state(word))
             case Place(file, line, span):
                 return frozenset(self._known(f"which ranks are at {file}:{line}", span).at(file, line))
+            case Group(name, span):
+                return self._members(name, span)
             case Not(operand):
                 return self.view - self.ranks_of(operand)
             case And(operands):
                 return frozenset.intersection(*map(self.ranks_of, operands))
             case Or(operands):
                 return frozenset.union(*map(self.ranks_of, operands))
+
+    def _members(self, name: str, span: Span) -> frozenset[int]:
+        groups = self._known(f"which ranks are in {name}", span).groups()
+        if name not in groups:
+            problem = f"no process group {name!r}{near_miss(name, groups)}"
+            raise complain(problem, self._text, span, list(groups) or ["no rank has told of a process group"])
+        return frozenset(groups[name])
 
     def _numbered(self, items: Sequence[Item]) -> frozenset[int]:
         ranks = self._numbering.ranks()

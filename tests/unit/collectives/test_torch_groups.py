@@ -71,7 +71,7 @@ def test_the_names_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     world = read_world([])
     assert world is not None and (world.rank, world.actor) == (1, "")
     found = [(group.name, group.ranks, group.entered, group.number) for group in world.groups]
-    assert found == [("default_pg", "0-1", 7, 0), ("dp", "0-1", 3, 0), ("group 2", "0-1", 0, 0)]
+    assert found == [("default_pg", "0-1", 7, 0), ("dp", "0-1", 3, 0), ("group_2", "0-1", 0, 0)]
 
 
 def test_the_recorder_knows_what_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,7 +261,7 @@ def test_loading_serves_the_operation_and_the_pulse() -> None:
     try:
         load(services)
         assert services.served == [ReadStacks]
-        assert len(hooks.pulse) == len(before) + 1
+        assert len(hooks.pulse) == len(before) + 2
     finally:
         hooks.pulse[:] = before
 

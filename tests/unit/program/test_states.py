@@ -67,7 +67,8 @@ def test_what_a_question_finds_out() -> None:
 
 
 def test_what_a_selection_means_by_a_state_and_a_place() -> None:
-    states = RankStates({0: BLOCKED, 1: State("post-mortem", 1.0, HERE), 2: State("running")})
+    states = RankStates({0: BLOCKED, 1: State("post-mortem", 1.0, HERE), 2: State("running")}, {"dp": {0, 2}})
+    assert states.groups() == {"dp": {0, 2}}
     assert set(states.in_state("running")) == {0, 2} and set(states.in_state("blocked")) == {0}
     assert set(states.in_state("stopped")) == {1} and set(states.in_state("dead")) == set()
     assert set(states.at("train.py", 7)) == {1} and set(states.at("load.py", 7)) == set()

@@ -21,7 +21,7 @@ ERRORS = re.findall(r"^```\n(.+?\n  (.+?)\n.*?)\n```$", TEXT, re.MULTILINE | re.
 
 def test_the_examples_were_found() -> None:
     assert len(ROWS) >= 16
-    assert len(RUNNING) == 3
+    assert len(RUNNING) == 4
     assert len(ERRORS) == 3
 
 

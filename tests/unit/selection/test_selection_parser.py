@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
 from meshrt.selection import STATE_WORDS, Shape, parse, parse_prefix, resolve
-from meshrt.selection.grammar.ast import All, And, Dim, Index, Node, Not, Or, Place, Range, RankSet, State
+from meshrt.selection.grammar.ast import All, And, Dim, Group, Index, Node, Not, Or, Place, Range, RankSet, State
 from meshrt.selection.grammar.cursor import MAX_DEPTH, MAX_LENGTH
 
 __all__: list[str] = []
@@ -44,6 +44,9 @@ TREES: list[tuple[str, Node]] = [
     ("ranks(stopped & hosts=1)", And((State("stopped"), dim("hosts", 1)))),
     ("ranks(post-mortem | not-answering)", Or((State("post-mortem"), State("not-answering")))),
     ("ranks(at train.py:41)", Place("train.py", 41)),
+    ("ranks(in dp)", Group("dp")),
+    ("in in & !in all", And((Group("in"), Not(Group("all"))))),
+    ("in=2", dim("in", 2)),
     ("at /a-b/C:x!.py:7 & 1", And((Place("/a-b/C:x!.py", 7), ranks(1)))),
     ('at "my ""odd"", (file).py":3|all', Or((Place('my "odd", (file).py', 3), All()))),
     ("hosts=2:, gpus=1:", And((Dim("hosts", (Range(2),)), Dim("gpus", (Range(1),))))),
@@ -81,6 +84,8 @@ def test_state_words(word: str) -> None:
 
 # Each row: the text, where the caret points, a part of the problem, a part of what is expected.
 ERRORS: list[tuple[str, str, str, str]] = [
+    ("in", "", "'in' needs the name of a process group", "GROUP, for instance dp"),
+    ("in 3", "3", "'in' needs the name of a process group", "GROUP"),
     ("", "", "ends too early", "a rank number"),
     ("ranks()", ")", "')' is not valid here", "a rank number"),
     ("ranks(1", "", "ends too early", ")"),

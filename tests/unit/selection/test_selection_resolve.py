@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
 from meshrt.selection import STATE_WORDS, MeshTrait, Selection, Shape, check_numbers, dimensions_of, parse, resolve
-from meshrt.selection.grammar.ast import All, And, Dim, Index, Item, Node, Not, Or, Place, RankSet, State
+from meshrt.selection.grammar.ast import All, And, Dim, Group, Index, Item, Node, Not, Or, Place, RankSet, State
 from meshrt.selection.views import rename_shape, slice_shape
 from tests.strategies import selections, shapes, views
 
@@ -25,6 +25,10 @@ class Facts:
 
     def in_state(self, word: str) -> Iterable[int]:
         return (rank for rank in range(1000) if rank % 5 == STATE_WORDS.index(word))
+
+    def groups(self) -> dict[str, list[int]]:
+        names = ("dp", "expert-group", "in", "group_3", "all")
+        return {name: [rank for rank in range(1000) if rank % 3 != index % 3] for index, name in enumerate(names)}
 
     def at(self, file: str, line: int) -> Iterable[int]:
         return [rank for rank in range(1000) if (rank + len(file)) % 3 == line % 3]
@@ -68,6 +72,8 @@ def holds(node: Node, rank: int, coordinates: dict[str, int], sizes: dict[str, i
             return rank in set(Facts().in_state(word))
         case Place(file, line):
             return rank in Facts().at(file, line)
+        case Group(name):
+            return rank in Facts().groups()[name]
         case Not(operand):
             return not inner(operand)
         case And(operands):
@@ -151,6 +157,7 @@ def test_a_view_of_another_mesh_name_space_is_confined() -> None:
 
 # Each row: the text, where the caret points, the problem, a part of what is expected.
 ERRORS = [
+    ("in dp", "in dp", "which ranks are in dp is not known here", "rank numbers"),
     ("ranks(8)", "8", "rank 8 does not exist: there are 8 ranks", "0 to 7"),
     ("ranks(1, -9)", "-9", "rank -9 does not exist", "-8 to -1"),
     ("hosts=2", "2", "hosts=2 does not exist: hosts has size 2", "0 to 1"),
@@ -173,6 +180,12 @@ def test_errors(text: str, pointed: str, problem: str, expected: str) -> None:
     assert problem in caught.value.problem
     assert text[slice(*caught.value.span)] == pointed
     assert any(expected in word for word in caught.value.expected or [""])
+
+
+def test_an_unknown_group_is_told_those_that_there_are() -> None:
+    with pytest.raises(SelectionError, match="no process group 'expert-grou'; did you mean 'expert-group'") as caught:
+        resolve(parse("!in expert-grou"), MESH, facts=Facts())
+    assert caught.value.span == (1, 15) and "expert-group" in caught.value.expected
 
 
 def test_an_error_counts_even_where_the_rest_would_decide() -> None:
