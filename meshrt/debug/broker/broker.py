@@ -29,6 +29,7 @@ from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of, label_of
+from meshrt.debug.broker.stopping import Stopping
 from meshrt.debug.broker.waiting import Changes
 from meshrt.debug.protocol import RUNNING, STEPPING, STOPPED
 from meshrt.debug.rank_operations import (
@@ -80,6 +81,7 @@ class Broker:
         self._jobs = Jobs(services)
         self._lines = Lines(services, self._table, self._forget)
         self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
+        self._stopping = Stopping(services, self._table, self._targets, self._jobs)
         self._breaks = Breaks(services, self._targets)
         self._changes = Changes(services, self._table, self._targets)
         self._auto = AutoEntry(services, self._table, lambda: bool(self._persons()))
@@ -115,7 +117,7 @@ class Broker:
         self._serve(ops.Wait, self._changes.wait)
         self._serve(ops.Print, self._inquiry.print)
         self._serve(ops.Logs, self._inquiry.logs)
-        self._serve(ops.Interrupt, self._inquiry.interrupt)
+        self._serve(ops.Interrupt, self._stopping.interrupt)
         self._serve(ops.Break, self._breaks.set)
         self._serve(ops.Clear, self._breaks.clear)
         self._serve(ops.Breaks, self._breaks.show)
@@ -146,7 +148,7 @@ class Broker:
 
     def _on_stopped(self, mesh_id: str, rank: int, report: Stopped) -> None:
         session = self._table.stopped(mesh_id, rank, report)
-        seen = self._inquiry.stopped(session)
+        seen = self._stopping.stopped(session)
         waiter, attachment = session.waiter, session.attachment
         if waiter is not None:
             seen = waiter.stopped(session, report.text) or seen
@@ -182,14 +184,14 @@ class Broker:
     def _on_missed(self, mesh_id: str, rank: int, report: Missed) -> None:
         """Take in that an interrupt has no effect."""
         key, why = key_of(mesh_id, rank, report), report.why
-        if self._inquiry.missed(key, why):
+        if self._stopping.missed(key, why):
             text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
             self._notices.happened(mesh_id, rank, text, actor=label_of(key, self._targets.actors()))
 
     def _on_rank_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         description = str(fate)
         sessions = self._table.of_rank(mesh_id, rank)
-        seen = self._inquiry.gone(mesh_id, rank, description)
+        seen = self._stopping.gone(mesh_id, rank, description)
         for session in sessions:
             seen = seen or session.waiter is not None
             self._forget(session, description)
