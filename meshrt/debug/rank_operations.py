@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from meshrt.debug.operations import Completions
 from meshrt.debug.protocol import Mode
 from meshrt.hooks.clock import HostClock
-from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report
+from meshrt.hooks.operations import Data, GroupedOperation, Nothing, Operation, Report
 from meshrt.inspect.capping import TEXT_LIMIT
 from meshrt.inspect.facts import Facts
 from meshrt.program.places import NOWHERE, Place
@@ -41,8 +41,10 @@ __all__ = [
     "SetBreaks",
     "SetModes",
     "Source",
+    "StopOthers",
     "Stopped",
     "Value",
+    "WithdrawInterrupt",
 ]
 
 
@@ -173,6 +175,16 @@ class InterruptRank(GroupedOperation[Interrupted, None], frozen=True, tag="debug
 
     actor: str
     thread: str = ""
+
+
+class WithdrawInterrupt(GroupedOperation[Nothing, None], frozen=True, tag="debug.withdraw"):
+    """Drop a request to stop an actor that has not been carried out."""
+
+    actor: str
+
+
+class StopOthers(OfSession, frozen=True, tag="debug.stop_others"):
+    """A session is about to stop at a ``breakpoint(all=True)``: the other ranks of its actor are to stop, too."""
 
 
 class Missed(OfSession, frozen=True, tag="debug.missed"):

@@ -49,6 +49,9 @@ class Siblings(Protocol):
     def users_trace(self, ident: int) -> UsersTrace:
         """Return the user's own trace of a thread, as it was put aside."""
 
+    def came(self) -> None:
+        """Report that the thread is at a prompt."""
+
     def left(self) -> None:
         """Report that a prompt was left: the thread goes on."""
 
@@ -254,6 +257,7 @@ class RankSession:
                 when_stopped, self.when_stopped = self.when_stopped, None
                 if when_stopped is not None:
                     when_stopped()
+                self._siblings.came()
                 yield
         finally:
             self._hit = Hit(0, "")
