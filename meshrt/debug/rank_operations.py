@@ -17,6 +17,7 @@ from meshrt.hooks.operations import Data, GroupedOperation, Nothing, Operation, 
 from meshrt.inspect.capping import TEXT_LIMIT
 from meshrt.inspect.facts import Facts
 from meshrt.program.places import NOWHERE, Place
+from meshrt.spmd.collectives import CollectiveLimit
 
 __all__ = [
     "Accepted",
@@ -108,6 +109,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
         error: The error of the last line, in pdb's words; "": none.
         breakpoint: The number of the breakpoint that has stopped it; 0: none of the broker's.
         breakpoint_error: The error of that breakpoint's condition; "": none.
+        limits: Time-outs after which ranks that wait for this one give up.
         stack, headline: Of the exception, outermost frame first; where the reason is "post-mortem".
     """
 
@@ -125,6 +127,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
     breakpoint_error: str = ""
     stack: Sequence[Place] = ()
     headline: str = ""
+    limits: Sequence[CollectiveLimit] = ()
 
     def on_root_clock(self, clock: HostClock) -> Self:
         """See `meshrt.hooks.operations.Data`."""

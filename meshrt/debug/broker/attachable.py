@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from msgspec.structs import asdict
 
 from meshrt.debug.advice import how_to_stop
@@ -15,6 +17,7 @@ from meshrt.inspect.listing import row_of
 from meshrt.program.places import Place
 from meshrt.program.targets import Selected, Targets
 from meshrt.selection import STATE_WORDS
+from meshrt.spmd.collectives import words
 from meshrt.wire.source import source_text
 
 __all__ = ["orphans", "session_to_attach", "snapshot_of"]
@@ -102,6 +105,7 @@ def snapshot_of(session: Session, targets: Targets, client: ToolClient) -> Snaps
         code=_code(at.place),
         prompt=at.prompt,
         sent=session.line,
+        limits=words(at.limits, time.time_ns() / 1e9 - at.since) if session.stop is not None else (),
     )
 
 

@@ -27,6 +27,7 @@ from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.facts import within
 from meshrt.program.places import Place
+from meshrt.spmd.collectives import limits
 
 __all__ = ["RankSession"]
 
@@ -304,6 +305,7 @@ class RankSession:
                 breakpoint_error=cap(self._hit.error, 2000),
                 stack=raised.stack,
                 headline=raised.headline,
+                limits=limits.read(),
             )
         )
 
