@@ -31,6 +31,25 @@ def test_stop_names_the_place(rank: FakeRank) -> None:
     assert rank.traced_after is None
 
 
+def test_the_others_are_to_stop_before_it_is_known_that_it_has(rank: FakeRank) -> None:
+    rank.start(endpoints.together)
+    assert rank.event("debug.stop_others") == {"actor": "debugee", "thread": "", "text": ""}
+    rank.stopped()
+    rank.ask("!import sys; sys.breakpointhook(all=True)")  # passed over, as the rank is at a prompt
+    assert rank.ask("p 1") == "1\n"
+    rank.end()
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MESHRT_DEBUG", "0"), ("PYTHONBREAKPOINT", "0")])
+def test_the_others_do_not_stop_where_breakpoints_do_nothing(
+    variable: str, value: str, rank: FakeRank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    rank.start(endpoints.together)
+    rank.join()
+    assert rank.result == 1 and rank.services.events.empty()
+
+
 def test_stepping(rank: FakeRank) -> None:
     rank.start(endpoints.simple, 4)
     rank.stopped()
