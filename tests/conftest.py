@@ -46,7 +46,18 @@ ONE_PYTHON = (
     *(
         f"functional/test_{name}.py"
         for name in (
-            *("ddp", "failures_page", "gather", "hosts", "launch", "lifetime", "limits", "machine", "memory_page"),
+            *(
+                "collectives",
+                "ddp",
+                "failures_page",
+                "gather",
+                "hosts",
+                "launch",
+                "lifetime",
+                "limits",
+                "machine",
+                "memory_page",
+            ),
             *("order", "output", "payloads", "planted", "programs", "restarts", "security_page", "store"),
             *("store_machines", "store_server", "supervision", "tensors", "tools", "top", "top_screen", "top_serve"),
             *("torchrun", "via"),

@@ -16,7 +16,9 @@ from meshrt.transport.process import current_runtime, has_runtime
 __all__ = ["breakpoint"]
 
 
-def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", header: str = "") -> None:
+def breakpoint(
+    *, when: bool | Callable[[], object] = True, ranks: str = "", header: str = "", all: bool = False
+) -> None:
     """Stop here, as Python's ``breakpoint()`` does. Any thread; outside of a rank it is that one.
 
     Args:
@@ -24,6 +26,9 @@ def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", hea
         ranks: Stop only on these ranks, for instance ``"0:4"`` or ``"hosts=0, gpus=1:"``: a selection in the mesh (the
             slice, the renamed mesh) through which the running call came. Not looked at outside of a rank.
         header: A line to show first.
+        all: Stop every other rank of this actor, too, also those that ``ranks`` does not name: each stops at the next
+            line that it reaches, or at its own ``breakpoint()`` if it is about to come there. A rank that runs no call
+            is not stopped. Not looked at outside of a rank.
     Raises:
         SelectionError: ``ranks`` is not a selection, or names a dimension or a rank that this mesh does not have.
         UsageError: ``ranks`` is given where no call of an endpoint runs.
@@ -40,9 +45,17 @@ def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", hea
         if call.base_rank not in _chosen(ranks, Shape.from_wire(call.call.view)):
             return
     if in_rank or sys.breakpointhook is not sys.__breakpointhook__ or "PYTHONBREAKPOINT" in os.environ:
-        sys.breakpointhook(**({"header": header} if header else {}))
+        more: dict[str, object] = {"header": header} if header else {}
+        if all and in_rank and _is_ours(sys.breakpointhook):
+            more["all"] = True
+        sys.breakpointhook(**more)
         return
     stop_in_pdb(header, sys._getframe(1))  # Python's own hook would stop in this function
+
+
+def _is_ours(hook: object) -> bool:
+    """Whether a hook is that of the rank: one of the user's own does not know ``all``."""
+    return str(getattr(hook, "__module__", "")).startswith("meshrt.")
 
 
 @lru_cache(maxsize=256)

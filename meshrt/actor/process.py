@@ -459,6 +459,10 @@ class RankProcess:
             raise error
         return operation.read_answer(answer or {})
 
+    def held(self) -> bool:
+        """Whether a user holds any rank of the program."""
+        return self.runtime.driver.clock.held
+
     def set_held(self, held: bool) -> None:
         """Report that the debugger has stopped, or resumed, a thread of this rank."""
         self.report(Held(held))

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from meshrt.collectives.facts import GroupFacts, WorldFacts
 from meshrt.ranks import fold_ranks
 
-__all__ = ["BlockedThread", "count_groups", "is_in_torch", "read_world"]
+__all__ = ["BlockedThread", "NamedGroup", "count_groups", "is_in_torch", "name_of", "read_world"]
 
 _MODULE = "torch.distributed.distributed_c10d"
 _LIBRARY = "torch._C._distributed_c10d"
@@ -55,11 +55,18 @@ class _Entered(NamedTuple):
     thread: int
 
 
-class _Group(Protocol):
-    """A process group, as far as it is read."""
+class NamedGroup(Protocol):
+    """A process group of torch."""
 
     @property
     def group_name(self) -> str: ...
+    @property
+    def group_desc(self) -> str: ...
+
+
+class _Group(NamedGroup, Protocol):
+    """The same, as far as it is read."""
+
     def _get_sequence_number_for_group(self) -> int: ...
 
 
@@ -132,7 +139,7 @@ def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> 
         last = int(group._get_sequence_number_for_group())
     except RuntimeError:
         last = 0  # this backend does not count
-    name, dimension = _name(group)
+    name, dimension = name_of(group)
     facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last)
     oldest = min((one for one in entered if one.key == key), key=lambda one: one.number, default=None)
     if oldest is None:
@@ -147,7 +154,7 @@ def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> 
     )
 
 
-def _name(group: _Group) -> tuple[str, bool]:
+def name_of(group: NamedGroup) -> tuple[str, bool]:
     """Return what a user calls a group, and whether a device mesh has made it, for the dimension of that name."""
     description = str(getattr(group, "group_desc", ""))
     if description in _NO_NAME:

@@ -136,6 +136,7 @@ class Snapshot(RankRow, frozen=True, kw_only=True):
         headline: After an exception: the exception in one line.
         code: The text of the line where it is stopped.
         sent: The last line that was sent.
+        limits: What ends the wait of other ranks for this one, in lines.
     """
 
     session: str
@@ -145,6 +146,7 @@ class Snapshot(RankRow, frozen=True, kw_only=True):
     code: str
     prompt: str
     sent: str
+    limits: Sequence[str] = ()
 
 
 class Attach(Asked[Snapshot], frozen=True, tag="debug.attach"):

@@ -10,10 +10,11 @@ from typing import Literal, Self
 
 from msgspec.structs import replace
 
+from meshrt.collectives.timeouts import CollectiveLimit
 from meshrt.debug.operations import Completions
 from meshrt.debug.protocol import Mode
 from meshrt.hooks.clock import HostClock
-from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report
+from meshrt.hooks.operations import Data, GroupedOperation, Nothing, Operation, Report
 from meshrt.inspect.capping import TEXT_LIMIT
 from meshrt.inspect.facts import Facts
 from meshrt.program.places import NOWHERE, Place
@@ -41,8 +42,10 @@ __all__ = [
     "SetBreaks",
     "SetModes",
     "Source",
+    "StopOthers",
     "Stopped",
     "Value",
+    "WithdrawInterrupt",
 ]
 
 
@@ -106,6 +109,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
         error: The error of the last line, in pdb's words; "": none.
         breakpoint: The number of the breakpoint that has stopped it; 0: none of the broker's.
         breakpoint_error: The error of that breakpoint's condition; "": none.
+        limits: Time-outs after which ranks that wait for this one give up.
         stack, headline: Of the exception, outermost frame first; where the reason is "post-mortem".
     """
 
@@ -123,6 +127,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
     breakpoint_error: str = ""
     stack: Sequence[Place] = ()
     headline: str = ""
+    limits: Sequence[CollectiveLimit] = ()
 
     def on_root_clock(self, clock: HostClock) -> Self:
         """See `meshrt.hooks.operations.Data`."""
@@ -173,6 +178,16 @@ class InterruptRank(GroupedOperation[Interrupted, None], frozen=True, tag="debug
 
     actor: str
     thread: str = ""
+
+
+class WithdrawInterrupt(GroupedOperation[Nothing, None], frozen=True, tag="debug.withdraw"):
+    """Drop a request to stop an actor that has not been carried out."""
+
+    actor: str
+
+
+class StopOthers(OfSession, frozen=True, tag="debug.stop_others"):
+    """A session is about to stop at a ``breakpoint(all=True)``: the other ranks of its actor are to stop, too."""
 
 
 class Missed(OfSession, frozen=True, tag="debug.missed"):

@@ -35,6 +35,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "failure": ("meshrt.failure.rank", "meshrt.failure.root"),
     "timeline": ("meshrt.timeline.rank", "meshrt.timeline.root"),
     "dap": ("meshrt.debug.dap.rank.ide", "meshrt.debug.dap.root"),
+    "collectives": ("meshrt.collectives.timeouts", "meshrt.collectives.timeouts"),
     "top": ("meshrt.top.rank", "meshrt.top.root"),
 }
 
@@ -42,7 +43,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
 ASKED_FOR: Mapping[str, str] = {"MESHRT_MEMORY_LIMIT": "memory", "MESHRT_DAP": "dap"}
 
 #: Plug-ins that a rank loads at its first ping. Host agents import them, so that ranks are forked with them.
-PULSE_PLUGINS: tuple[str, ...] = ("inspect",)
+PULSE_PLUGINS: tuple[str, ...] = ("inspect", "collectives")
 
 #: What the environment variable ``MESHRT_POST_MORTEM`` may say, and what ranks do then when an endpoint raises.
 POST_MORTEM_VALUES: Mapping[str, str] = {

@@ -103,6 +103,9 @@ class RankServices(Protocol):
     def ask(self, operation: Operation[A], timeout: float) -> A:
         """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
 
+    def held(self) -> bool:
+        """Whether a user holds any rank of the program: deadlines are suspended."""
+
     def set_held(self, held: bool) -> None:
         """Report that the debugger has stopped (or resumed) a thread of this rank: deadlines are suspended. Counts."""
 

@@ -24,6 +24,11 @@ class HoldClock:
         with self._lock:
             return (self._since if self._holds else time.monotonic()) - self._lost
 
+    @property
+    def held(self) -> bool:
+        """Whether anything is held. Any thread."""
+        return bool(self._holds)
+
     def hold(self, held: bool) -> None:
         """Begin or end one hold; they count."""
         with self._lock:

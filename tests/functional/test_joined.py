@@ -180,6 +180,14 @@ def test_a_breakpoint_stops_its_rank_alone(job: Job) -> None:
     assert [each.status for each in job.ended()] == [0, 0]
 
 
+def test_a_breakpoint_for_all_stops_all_ranks(job: Job) -> None:
+    job.train("import meshrt\nif rank == 1: meshrt.breakpoint(all=True, ranks='1')")
+    job.meshrt("wait", "main", "30")
+    wait_until(lambda: job.meshrt("list").count("| main ") == 2, _SECONDS, "both are stopped")
+    job.meshrt("continue")
+    assert [each.status for each in job.ended()] == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("code", "status", "said"),
     [

@@ -177,6 +177,23 @@ def test_a_breakpoint_stops_its_rank_alone(tmp_path: Path) -> None:
         assert program.returncode == 0 and out == "went on\n", err
 
 
+def test_a_breakpoint_for_all_stops_all_ranks(tmp_path: Path) -> None:
+    text = TRAIN + "while not os.path.exists(sys.argv[2]):\n    time.sleep(0.01)\n"
+    gate = tmp_path / "gate"
+    code = "import meshrt; meshrt.breakpoint(all=True)"
+    with running("-n", "3", script(tmp_path, text), code, str(gate)) as program:
+        words = ["-c", "wait main 20", "-c", "cast main ranks(all) p loss", "-c", "continue"]
+
+        def looked() -> bool:  # the program can be found when its mesh has started
+            done = run_python("-m", "meshrt.debug", "--pid", str(program.pid), *words)
+            return "[0] 0\n[1] 10\n[2] 20\n" in done.stdout and "3 ranks of main (0-2): resumed" in done.stdout
+
+        wait_until(looked, 60)
+        gate.touch()
+        _, err = program.communicate(timeout=60)
+        assert program.returncode == 0, err
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

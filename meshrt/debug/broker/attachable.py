@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from msgspec.structs import asdict
 
+from meshrt.collectives.timeouts import words
 from meshrt.debug.advice import how_to_stop
 from meshrt.debug.broker.sessions import Session, SessionTable, actor_of
 from meshrt.debug.dap.held import held_by_ide
@@ -102,6 +105,7 @@ def snapshot_of(session: Session, targets: Targets, client: ToolClient) -> Snaps
         code=_code(at.place),
         prompt=at.prompt,
         sent=session.line,
+        limits=words(at.limits, time.time_ns() / 1e9 - at.since) if session.stop is not None else (),
     )
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from meshrt.debug import operations as ops
+from meshrt.debug.broker.all_ranks import AllRanks
 from meshrt.debug.broker.attachable import orphans, session_to_attach, snapshot_of
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
@@ -29,8 +30,9 @@ from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of, label_of
+from meshrt.debug.broker.stopping import Stopping
 from meshrt.debug.broker.waiting import Changes
-from meshrt.debug.protocol import RUNNING, STEPPING, STOPPED
+from meshrt.debug.protocol import RUNNING, STEPPING, STOPPED, SessionKey
 from meshrt.debug.rank_operations import (
     CompleteAtRank,
     Ended,
@@ -39,6 +41,7 @@ from meshrt.debug.rank_operations import (
     ReadSource,
     Resumed,
     Source,
+    StopOthers,
     Stopped,
 )
 from meshrt.debug.switch import refuse, switched_off
@@ -78,7 +81,9 @@ class Broker:
         self._terminals: dict[int, _Terminal] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
-        self._lines = Lines(services, self._table, self._forget)
+        self._stopping = Stopping(services, self._table, self._targets, self._jobs)
+        self._all_ranks = AllRanks(services, self._table, self._targets, self._stopping, self._happened)
+        self._lines = Lines(services, self._table, self._forget, self._all_ranks.resumes)
         self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
         self._breaks = Breaks(services, self._targets)
         self._changes = Changes(services, self._table, self._targets)
@@ -103,6 +108,7 @@ class Broker:
         services.on_report(Resumed, self._on_resumed)
         services.on_report(Ended, self._on_ended)
         services.on_report(Missed, self._on_missed)
+        services.on_report(StopOthers, self._all_ranks.asked)
         services.serve_ranks(ReadSource, self._source)
         self._serve(ops.Hello, self._hello)
         self._serve(ops.Attach, self._attach)
@@ -115,7 +121,7 @@ class Broker:
         self._serve(ops.Wait, self._changes.wait)
         self._serve(ops.Print, self._inquiry.print)
         self._serve(ops.Logs, self._inquiry.logs)
-        self._serve(ops.Interrupt, self._inquiry.interrupt)
+        self._serve(ops.Interrupt, self._stopping.interrupt)
         self._serve(ops.Break, self._breaks.set)
         self._serve(ops.Clear, self._breaks.clear)
         self._serve(ops.Breaks, self._breaks.show)
@@ -146,7 +152,8 @@ class Broker:
 
     def _on_stopped(self, mesh_id: str, rank: int, report: Stopped) -> None:
         session = self._table.stopped(mesh_id, rank, report)
-        seen = self._inquiry.stopped(session)
+        self._all_ranks.stopped(session.key)
+        seen = self._stopping.stopped(session)
         waiter, attachment = session.waiter, session.attachment
         if waiter is not None:
             seen = waiter.stopped(session, report.text) or seen
@@ -166,6 +173,8 @@ class Broker:
     def _on_resumed(self, mesh_id: str, rank: int, report: Resumed) -> None:
         session = self._table.resumed(mesh_id, rank, report)
         if session is not None:
+            if report.how != "step":
+                self._all_ranks.resumes(session)
             waiter, attachment = session.waiter, session.attachment
             if waiter is not None:
                 waiter.resumed(session, report.how, report.text)
@@ -182,18 +191,20 @@ class Broker:
     def _on_missed(self, mesh_id: str, rank: int, report: Missed) -> None:
         """Take in that an interrupt has no effect."""
         key, why = key_of(mesh_id, rank, report), report.why
-        if self._inquiry.missed(key, why):
+        self._all_ranks.stopped(key)
+        if self._stopping.missed(key, why):
             text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
             self._notices.happened(mesh_id, rank, text, actor=label_of(key, self._targets.actors()))
 
     def _on_rank_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         description = str(fate)
         sessions = self._table.of_rank(mesh_id, rank)
-        seen = self._inquiry.gone(mesh_id, rank, description)
+        seen = self._stopping.gone(mesh_id, rank, description)
         for session in sessions:
             seen = seen or session.waiter is not None
             self._forget(session, description)
         self._table.rank_gone(mesh_id, rank)
+        self._all_ranks.gone(mesh_id, rank)
         if not seen:
             self._notices.happened(mesh_id, rank, f"is gone: {description}", f"are gone: {description}")
         self._changes.touch()
@@ -205,8 +216,12 @@ class Broker:
         else:
             self._notices.happened(mesh_id, rank, "answers again", "answer again")
 
+    def _happened(self, key: SessionKey, one: str, many: str) -> None:
+        self._notices.happened(key.mesh_id, key.rank, one, many, actor=label_of(key, self._targets.actors()))
+
     def _forget(self, session: Session, why: str) -> None:
         self._table.remove(session)
+        self._all_ranks.ended(session.key)
         waiter, session.waiter, session.holder, session.attachment = session.waiter, None, None, None
         for client_id, attachment in list(self._attached.items()):
             if attachment.session is session:

@@ -56,6 +56,11 @@ class Job:
         self.left = False
         self._finished = False
 
+    @property
+    def shows_stops(self) -> bool:
+        """Whether the terminal shows a stop that it has asked for."""
+        return not self.left
+
     def expect(self, key: SessionKey, label: str) -> None:
         """Wait for the rank (and actor) of ``key``; reports name the actor ``label``."""
         self._pending[key] = label

@@ -15,6 +15,8 @@ from meshrt.program.words import silence
 
 __all__ = ["Lines", "checked"]
 
+#: pdb's commands that resume a rank until it stops again by itself.
+_CONTINUES = ("c", "cont", "continue")
 #: Characters of a line at most; a control message is at most 1 MiB.
 _LONGEST_LINE = 100_000
 
@@ -31,6 +33,7 @@ class Lines:
 
     Args:
         lost: Called with a session whose rank cannot be reached any more, and why.
+        resumes: Called with a session that is about to be resumed for good.
     """
 
     def __init__(
@@ -38,10 +41,12 @@ class Lines:
         services: RootServices,
         table: SessionTable,
         lost: Callable[[Session, str], None],
+        resumes: Callable[[Session], None],
     ) -> None:
         self._services = services
         self._table = table
         self._lost = lost
+        self._resumes = resumes
 
     def send(
         self,
@@ -56,6 +61,8 @@ class Lines:
     ) -> None:
         """Answer the prompt of a session; ``waiter`` gets the events that follow. Arguments as in `Input`."""
         key, seq = session.key, session.at.seq
+        if resume or (line or "").strip() in _CONTINUES:
+            self._resumes(session)
         self._table.asked(session, "continue" if resume else line or "", waiter)
         answer = Input(key.actor, key.thread, seq, line, resume, brief, limit, lines)
         try:

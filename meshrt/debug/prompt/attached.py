@@ -62,6 +62,8 @@ class Attached:
             self._say(escaped(f"> {place}" + (f"\n-> {snapshot.code}" if snapshot.code else "")) + "\n")
         if snapshot.breakpoint_error not in snapshot.text:  # the rank has written other text since
             self._say(escaped(snapshot.breakpoint_error) + "\n")
+        for line in snapshot.limits:
+            self._say(escaped(line) + "\n")
         if snapshot.session == BUSY:
             self._say(f"[{self.name} has not answered {snapshot.sent!r} yet]\n")
             self._follow(COMMAND_SECONDS)

@@ -41,12 +41,14 @@ from meshrt.debug.rank_operations import (
     ReadHits,
     SetBreaks,
     SetModes,
+    StopOthers,
+    WithdrawInterrupt,
 )
 from meshrt.debug.stepping import caller_frame
 from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import EndpointCall
-from meshrt.hooks.operations import Grouped
+from meshrt.hooks.operations import Grouped, Nothing
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
 
@@ -78,6 +80,7 @@ class RankDebugger:
         self._tracer = Tracer(self._table, self._reached, self._interrupted, breaks=not by_monitoring)
         self._monitor = Monitor(self._table, self._reached, self._interrupted) if by_monitoring else None
         self._interrupts = Interrupts(services, self._sessions, self._tracer, self._monitor)
+        self._sessions.came = self._interrupts.stopped
         self._post_mortem = PostMortem(services, self._sources)
         self._evaluator = Evaluator(services, self._sources, self._quiet)
         #: Knows what controls the threads of this rank.
@@ -86,7 +89,10 @@ class RankDebugger:
     # -- on the thread that runs user code -----------------------------------------------------------------------------
 
     def breakpointhook(self, *args: object, **kwargs: object) -> None:
-        """Stop the calling thread. Only the argument ``header`` is used: a line to show first."""
+        """Stop the calling thread.
+
+        Arguments that are used: ``header``, a line to show first; ``all``: the other ranks of the actor stop, too.
+        """
         frame = caller_frame(sys._getframe(1))
         if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or switched_off() or get_ident() in self._quiet:
             return
@@ -97,6 +103,8 @@ class RankDebugger:
                 session = self._sessions.open()
                 if kwargs.get("header"):
                     session.console.write(f"{kwargs['header']}\n")
+                if kwargs.get("all") and not session.prompt.is_open and not self._closing:
+                    self._services.report(StopOthers(session.call.actor, session.thread))
                 session.breakpoint(frame)
             except SHORTAGES as error:
                 say_unavailable(error)
@@ -234,6 +242,12 @@ class RankDebugger:
         finally:
             self._mind_exits()
 
+    def withdraw(self, withdrawn: WithdrawInterrupt) -> Grouped[Nothing, None]:
+        """Drop a request to stop an actor."""
+        self._interrupts.withdraw(withdrawn)
+        self._mind_exits()
+        return Grouped(Nothing())
+
     def breaks(self, asked: SetBreaks) -> Grouped[BreakStates, None]:
         """Replace the table of breakpoints."""
         self._table.replace(asked.breaks, self._services.actors())
@@ -306,6 +320,7 @@ class RankDebugger:
         services = self._services
         services.serve(Input, self.input)
         services.serve(InterruptRank, self.interrupt)
+        services.serve(WithdrawInterrupt, self.withdraw)
         services.serve(SetBreaks, self.breaks)
         services.serve(ReadHits, self.hits)
         services.serve(SetModes, self.set_post_mortem)

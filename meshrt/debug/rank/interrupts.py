@@ -3,6 +3,7 @@
 ::
 
     asked --on the thread, in user code--> stopped --the user resumes--> (nothing)
+      |-- the thread stops for another reason, such as a breakpoint, or it is withdrawn --> (nothing)
       '-- the endpoint, or the thread, ends first --> missed: the root is told
 
 How the actor's thread is reached:
@@ -28,16 +29,15 @@ from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.advice import FIRST_ONLY, how_to_stop
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
-from meshrt.debug.rank.sessions import RankSessions
+from meshrt.debug.rank.sessions import RankSessions, ident_of
 from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
-from meshrt.debug.rank_operations import Interrupted, InterruptRank, Missed
+from meshrt.debug.rank_operations import Interrupted, InterruptRank, Missed, WithdrawInterrupt
 from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.records import names_thread, typed_name
 
 if TYPE_CHECKING:
     import asyncio
@@ -72,6 +72,8 @@ class _Ask:
         self.users_trace = UsersTrace()
         #: The signal came while the runtime was at work.
         self.missed = False
+        #: Nobody wants it any more.
+        self.withdrawn = False
 
 
 class Interrupts:
@@ -118,7 +120,7 @@ class Interrupts:
 
     def _ask(self, name: str, thread: str) -> Interrupted:
         actor = self._actor(name)
-        ident = self._ident(thread) if thread else actor.thread
+        ident = ident_of(thread) if thread else actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
         if session is not None and ident is not None and session.running:
             where = f"at work on a line, {session.place()}"
@@ -136,8 +138,10 @@ class Interrupts:
             return Interrupted("idle", "it waits for messages")
         where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
         pending = self._asked.get(ident)
-        if pending is None or not (thread or actor.runs(pending.call)):
+        if pending is None or pending.withdrawn or not (thread or actor.runs(pending.call)):
             ask = _Ask(actor, thread)
+            if pending is not None and pending.withdrawn:
+                ask.users_trace = pending.users_trace
             if thread:
                 ask.owner = actor.serves or EndpointCall(
                     self._services.mesh_id, actor.name, self._services.rank, "", []
@@ -145,18 +149,12 @@ class Interrupts:
             self._reach(ask, ident, actor.loop)
         return Interrupted("asked", where)
 
-    @staticmethod
-    def _ident(name: str) -> int:
-        """Return the ident of a thread of the user's own, by the name that a user types."""
-        # Not `threading.enumerate`: a thread that is stopped at a breakpoint may hold its lock.
-        known = dict(getattr(threading, "_active", {}))
-        found = [ident for ident, thread in known.items() if names_thread(name, thread.name)]
-        if len(found) == 1:
-            return int(found[0])
-        if found:
-            raise MeshError(f"{len(found)} threads of this rank are called {name!r}")
-        there = ", ".join(sorted({typed_name(thread.name) for thread in known.values()}))
-        raise MeshError(f"there is no thread {name!r} on this rank; it has {there}")
+    def withdraw(self, withdrawn: WithdrawInterrupt) -> None:
+        """Drop the request for the thread of an actor, unless it is being carried out."""
+        actor = self._state(withdrawn.actor)
+        ask = self._asked.get(actor.thread) if actor is not None and actor.thread is not None else None
+        if ask is not None:
+            ask.withdrawn = True  # its thread drops it: what was set up for it there is that thread's
 
     def _actor(self, name: str) -> ActorState:
         actor = self._state(name)
@@ -202,7 +200,7 @@ class Interrupts:
 
     def _retry(self, ident: int, ask: _Ask, pause: float) -> None:
         """Signal again if the runtime was at work: the user's code may enter a call that blocks next."""
-        if self._asked.get(ident) is not ask:
+        if self._asked.get(ident) is not ask or ask.withdrawn:
             return
         # A signal that comes just before a call blocks does not wake the call; then no handler has run.
         lost = not ask.seen and ask.again < _SENT_AGAIN
@@ -277,13 +275,19 @@ class Interrupts:
         elif ask is None and self._monitor is not None:
             self._monitor.spare_thread(get_ident())
 
-    def ended(self, ident: int, call: EndpointCall) -> None:
-        """Drop the request of an endpoint of the calling thread that has ended, or move it to another call.
+    def stopped(self) -> None:
+        """Drop the request for the calling thread, which is at a prompt: one stop is enough, whatever its reason."""
+        ident = get_ident()
+        ask = self._asked.get(ident)
+        if ask is None or ask.taken:
+            return
+        if ask.users_trace:
+            self._sessions.adopt(ask.users_trace)
+            ask.users_trace = UsersTrace()
+        self._forget(ident)
 
-        Args:
-            ident: The calling thread.
-            call: The endpoint's.
-        """
+    def ended(self, ident: int, call: EndpointCall) -> None:
+        """Drop the request of an endpoint of the calling thread that has ended, or move it to another call."""
         ask = self._asked.get(ident)
         if ask is not None and not ask.taken and (ask.call is None or ask.call is call):
             self._miss_call(ident, ask, call)
@@ -350,7 +354,8 @@ class Interrupts:
             return None
         session = self._sessions.of_thread(ident)
         state = self._state(ask.actor)
-        if state is not None and (ask.thread or state.runs(ask.call)) and (session is None or not session.stopped):
+        runs = state is not None and (ask.thread or state.runs(ask.call))
+        if runs and not ask.withdrawn and (session is None or not session.stopped):
             return ask
         self._forget(ident)
         return None
@@ -372,7 +377,8 @@ class Interrupts:
 
     def _miss(self, ident: int, ask: _Ask) -> None:
         self._forget(ident)
-        self._missed(ask.actor, ask.thread, "")
+        if not ask.withdrawn:
+            self._missed(ask.actor, ask.thread, "")
 
     def _missed(self, actor: str, thread: str, why: str) -> None:
         self._services.report(Missed(actor, thread, why))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
+from meshrt.collectives.timeouts import limits
 from meshrt.debug.rank.breakpoints import Hit, MeshBreaks
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.postmortem import NOTHING_RAISED, exception_facts
@@ -48,6 +49,9 @@ class Siblings(Protocol):
 
     def users_trace(self, ident: int) -> UsersTrace:
         """Return the user's own trace of a thread, as it was put aside."""
+
+    def came(self) -> None:
+        """Report that the thread is at a prompt."""
 
     def left(self) -> None:
         """Report that a prompt was left: the thread goes on."""
@@ -254,6 +258,7 @@ class RankSession:
                 when_stopped, self.when_stopped = self.when_stopped, None
                 if when_stopped is not None:
                     when_stopped()
+                self._siblings.came()
                 yield
         finally:
             self._hit = Hit(0, "")
@@ -300,6 +305,7 @@ class RankSession:
                 breakpoint_error=cap(self._hit.error, 2000),
                 stack=raised.stack,
                 headline=raised.headline,
+                limits=limits.read(),
             )
         )
 

@@ -18,12 +18,13 @@ from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.debug.rank.variables import left_alone
+from meshrt.errors import MeshError
 from meshrt.hooks.facts import EndpointCall, Variable
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.records import typed_name
+from meshrt.inspect.records import names_thread, typed_name
 from meshrt.inspect.variables import local_variables
 
-__all__ = ["RankSessions", "variables_of"]
+__all__ = ["RankSessions", "ident_of", "variables_of"]
 
 
 class RankSessions:
@@ -48,6 +49,8 @@ class RankSessions:
         self._table: dict[tuple[int, int], RankSession] = {}
         #: By thread: its sessions come and go, and the user's trace function belongs to the thread.
         self._users_traces: dict[int, UsersTrace] = {}
+        #: Called when a session comes to a prompt; on its thread.
+        self.came: Callable[[], None] = lambda: None
         #: Called when a session ends or leaves its prompt; on its thread.
         self.left: Callable[[], None] = lambda: None
 
@@ -184,6 +187,19 @@ class RankSessions:
         """Forget everything: this process is a forked child."""
         self._table.clear()
         self._users_traces.clear()
+
+
+def ident_of(name: str) -> int:
+    """Return the ident of a thread of the user's own, by the name that a user types."""
+    # Not `threading.enumerate`: a thread that is stopped at a breakpoint may hold its lock.
+    known = dict(getattr(threading, "_active", {}))
+    found = [ident for ident, thread in known.items() if names_thread(name, thread.name)]
+    if len(found) == 1:
+        return int(found[0])
+    if found:
+        raise MeshError(f"{len(found)} threads of this rank are called {name!r}")
+    there = ", ".join(sorted({typed_name(thread.name) for thread in known.values()}))
+    raise MeshError(f"there is no thread {name!r} on this rank; it has {there}")
 
 
 def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:

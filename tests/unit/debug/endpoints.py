@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from typing import Any
 
@@ -13,6 +14,11 @@ from tests.support.markers import marked_line
 def line_of(name: str) -> int:
     """Return the number of the line marked ``# @name``."""
     return marked_line(__file__, name)
+
+
+def together() -> int:
+    sys.breakpointhook(all=True)  # @together
+    return 1
 
 
 def simple(value: int) -> int:

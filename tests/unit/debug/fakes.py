@@ -44,7 +44,7 @@ class FakeRankServices:
         self.elsewhere = False
         self.operations: dict[str, Callable[[Body], Body | None]] = {}
         self.events: queue.Queue[tuple[str, Body]] = queue.Queue()
-        self.held = 0
+        self.holds = 0
         self.flushed = 0
         self.sources = sources or {}
         self.calls: dict[int, EndpointCall] = {}
@@ -103,8 +103,11 @@ class FakeRankServices:
         assert operation.name() == "debug.source"
         return operation.read_answer({"text": self.sources.get(body_of(operation)["filename"])})
 
+    def held(self) -> bool:
+        return self.holds > 0
+
     def set_held(self, held: bool) -> None:
-        self.held += 1 if held else -1
+        self.holds += 1 if held else -1
 
     def flush_output(self) -> None:
         self.flushed += 1

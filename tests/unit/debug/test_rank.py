@@ -23,12 +23,31 @@ def test_stop_names_the_place(rank: FakeRank) -> None:
     assert stop["text"] == f"> {endpoints.__file__}({line_of('simple')})simple()\n-> breakpoint()  # @simple\n"
     assert stop["view"] == [["gpus"], 0, [4], [1]]
     assert abs(stop["since"] - time.time_ns() / 1e9) < 60
-    assert rank.services.held == 1
+    assert rank.services.holds == 1
     assert rank.services.flushed == 1
     rank.end()
     assert rank.result == 10
-    assert rank.services.held == 0
+    assert rank.services.holds == 0
     assert rank.traced_after is None
+
+
+def test_the_others_are_to_stop_before_it_is_known_that_it_has(rank: FakeRank) -> None:
+    rank.start(endpoints.together)
+    assert rank.event("debug.stop_others") == {"actor": "debugee", "thread": "", "text": ""}
+    rank.stopped()
+    rank.ask("!import sys; sys.breakpointhook(all=True)")  # passed over, as the rank is at a prompt
+    assert rank.ask("p 1") == "1\n"
+    rank.end()
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MESHRT_DEBUG", "0"), ("PYTHONBREAKPOINT", "0")])
+def test_the_others_do_not_stop_where_breakpoints_do_nothing(
+    variable: str, value: str, rank: FakeRank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    rank.start(endpoints.together)
+    rank.join()
+    assert rank.result == 1 and rank.services.events.empty()
 
 
 def test_stepping(rank: FakeRank) -> None:
@@ -228,7 +247,7 @@ def test_quit_aborts_the_endpoint_once(rank: FakeRank) -> None:
     rank.end("q", how="quit")
     assert isinstance(rank.error, bdb.BdbQuit)
     assert "a person aborted" in str(rank.error)
-    assert rank.services.held == 0
+    assert rank.services.holds == 0
 
 
 def test_quit_after_a_step(rank: FakeRank) -> None:
@@ -389,7 +408,7 @@ def test_two_actors_of_one_rank(rank: FakeRank) -> None:
     assert rank.stopped()["actor"] == "one"
     rank.start(endpoints.loop, actor="two")
     assert rank.stopped()["actor"] == "two"
-    assert rank.services.held == 2
+    assert rank.services.holds == 2
     assert rank.ask("p x", actor="one") == "5\n"
     assert rank.ask("p i", actor="two") == "2\n"
 
@@ -418,7 +437,7 @@ def test_closing_releases_a_stopped_thread(rank: FakeRank) -> None:
     rank.join()
     assert isinstance(rank.error, bdb.BdbQuit)
     assert "the mesh was stopped" in str(rank.error)
-    assert rank.services.held == 0
+    assert rank.services.holds == 0
 
 
 def test_closing_inside_a_nested_prompt(rank: FakeRank) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshrt.debug.rank.interrupts import Interrupts
-from meshrt.debug.rank_operations import InterruptRank
+from meshrt.debug.rank_operations import InterruptRank, WithdrawInterrupt
 from meshrt.hooks.facts import EndpointCall
 from tests.unit.debug.fakes import FakeRankServices
 
@@ -58,3 +58,37 @@ def test_an_interrupt_is_of_the_line_that_runs() -> None:
     for function in (second, services.later[-1]):
         function()
     assert (len(services.later), services.signals_sent) == (3, sent)
+
+
+def asked() -> tuple[Services, Interrupts]:
+    """A request for the main thread, which runs this test."""
+    services = Services()
+    sessions: Any = SimpleNamespace(of_thread=lambda _ident: None)
+    tracer: Any = SimpleNamespace(disarm=lambda _ident: None)
+    interrupts = Interrupts(services, sessions, tracer, None)
+    assert interrupts.ask(InterruptRank("worker")).state == "asked"
+    return services, interrupts
+
+
+def test_a_stop_for_another_reason_answers_a_request() -> None:
+    """Or the rank would stop once more when it is resumed."""
+    services, interrupts = asked()
+    interrupts.stopped()
+    assert not interrupts.pending
+    sent = services.signals_sent
+    services.later.pop()()
+    assert (services.later, services.signals_sent) == ([], sent)
+
+
+def test_a_request_that_was_withdrawn_stops_nothing_and_another_one_does() -> None:
+    services, interrupts = asked()
+    interrupts.withdraw(WithdrawInterrupt("nobody"))
+    interrupts.withdraw(WithdrawInterrupt("worker"))
+    sent = services.signals_sent
+    services.later.pop()()
+    assert (services.later, services.signals_sent) == ([], sent)  # no more signals for it
+    assert interrupts.ask(InterruptRank("worker")).state == "asked"
+    assert services.signals_sent == sent + 1
+    interrupts.withdraw(WithdrawInterrupt("worker"))
+    interrupts.on_signal(None)  # the thread runs
+    assert not interrupts.pending

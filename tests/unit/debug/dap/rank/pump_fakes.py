@@ -174,7 +174,7 @@ class Rank(Watched):
         assert self.ended.get(timeout=WAIT) is self.pump
         body = self.event("dap.closed")
         self.pump._thread.join(WAIT)
-        assert not self.pump._thread.is_alive() and self.services.held == 0
+        assert not self.pump._thread.is_alive() and self.services.holds == 0
         return body
 
     def close(self) -> None:

@@ -58,18 +58,18 @@ def test_from_attach_to_goodbye(rank: Rank) -> None:
 def test_deadlines_stand_still_while_a_thread_stands(rank: Rank) -> None:
     engine = rank.attached()
     engine.stops(1)
-    assert rank.event("dap.holds")["held"] and rank.services.held == 1
+    assert rank.event("dap.holds")["held"] and rank.services.holds == 1
     engine.stops(2)
     assert [rank.hears()["body"]["threadId"] for _ in range(2)] == [1, 2]
     engine.says(seq=0, type="event", event="continued", body={"threadId": 1, "allThreadsContinued": False})
-    assert rank.hears()["event"] == "continued" and rank.services.held == 1
+    assert rank.hears()["event"] == "continued" and rank.services.holds == 1
     # One that is refused lets nothing go on; one that is obeyed, all.
     rank.asks("continue")
     engine.answers(engine.hears(), success=False)
-    assert not rank.hears()["success"] and rank.services.held == 1
+    assert not rank.hears()["success"] and rank.services.holds == 1
     rank.asks("continue")
     engine.answers(engine.hears())
-    assert not rank.event("dap.holds")["held"] and rank.services.held == 0
+    assert not rank.event("dap.holds")["held"] and rank.services.holds == 0
     rank.pump.close("over")
     assert rank.hears()["success"]
     left(rank, engine, "over")
@@ -203,7 +203,7 @@ def test_an_answer_is_for_the_ide_that_has_asked(rank: Rank, monkeypatch: pytest
     # It is told no part of that, and nothing of what it has not asked for; but what has gone on stands no more.
     assert rank.event("dap.holds") == {"channel": 1, "held": False, "places": {}}
     assert rank.event("dap.opened")["channel"] == 2
-    assert not rank.event("dap.holds")["held"] and rank.services.held == 0
+    assert not rank.event("dap.holds")["held"] and rank.services.holds == 0
     rank.asks("threads")
     engine.says(response(asked[0]), response(engine.hears()))
     assert rank.hears()["command"] == "threads" and rank.services.events.empty()

@@ -96,7 +96,7 @@ def test_what_stands_stays_for_another_one(desk: Desk) -> None:
     desk.event("dap.holds")
     desk.event("dap.data")
     desk.ide.close(Close(1, stay=True))
-    assert desk.debugger.handover.holder == "an IDE that is gone" and desk.services.held == 1
+    assert desk.debugger.handover.holder == "an IDE that is gone" and desk.services.holds == 1
     desk.ide.open(Attach(2, "the IDE of process 2", ""))
     assert desk.event("dap.opened")["channel"] == 2
     assert desk.event("dap.holds")["held"]
@@ -105,7 +105,7 @@ def test_what_stands_stays_for_another_one(desk: Desk) -> None:
     desk.ide.proc_closing()
     engine.answers(engine.hears())
     assert not desk.event("dap.holds")["held"]
-    assert desk.ended(2) == "the mesh is being stopped" and desk.services.held == 0
+    assert desk.ended(2) == "the mesh is being stopped" and desk.services.holds == 0
 
 
 def test_an_ide_that_waits_for_a_prompt_has_nothing_to_stay_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
