@@ -116,6 +116,7 @@ def test_references_of_machines_that_let_nothing_in(cluster: Cluster, hidden: li
         assert program.said.count(said) <= 2, program.said
 
 
+@pytest.mark.nightly
 def test_an_array_to_machines_that_let_nothing_in(three: Cluster) -> None:
     """The first two of the chain: once to each machine all the same."""
     program = Program(three, "once", three.hidden(*three.machines[:2]))

@@ -28,6 +28,7 @@ def test_launched(cluster: Cluster) -> None:
     assert out.splitlines() == SAID
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(why_no_ssh()), reason=why_no_ssh())
 def test_by_ssh(cluster: Cluster) -> None:
     first, _ = cluster.machines

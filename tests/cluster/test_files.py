@@ -6,12 +6,15 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_logs import runs, start
 
 __all__ = ["runs"]
 
 
+@pytest.mark.nightly
 def test_what_failures_leave_on_another_machine(cluster: Cluster, runs: Path) -> None:
     program = start(cluster, "failures", MESHRT_POST_MORTEM="dump")
     out, err = program.communicate(timeout=100)

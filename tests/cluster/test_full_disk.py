@@ -17,6 +17,7 @@ FULL = Path(__file__).with_name("full.py")
 LINES = 5000
 
 
+@pytest.mark.nightly
 @pytest.mark.row("H5")
 @pytest.mark.timeout(240)
 def test_the_host_goes_on_and_the_script_has_all(cluster: Cluster, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ def agent_of(cluster: Cluster, number: int) -> int:
     return min(found)  # its ranks are forks of it
 
 
+@pytest.mark.nightly
 @pytest.mark.row("H1")
 def test_the_error_says_which_machine_when_and_why(cluster: Cluster) -> None:
     program = cluster.start("lose", program=LINKS)

@@ -102,6 +102,7 @@ def cluster(three: Cluster) -> Iterator[Cluster]:
     wait_until(three.is_empty, 60, "processes are left on a machine")
 
 
+@pytest.mark.nightly
 def test_each_host_of_a_mesh_is_a_node(cluster: Cluster) -> None:
     done = cluster.run("meshes")
     assert done.returncode == 0, done.stderr

@@ -103,6 +103,7 @@ def test_ipv6_alone(cluster: Cluster) -> None:
     assert lines == ALL and "does not reach" not in err
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("bind", ["0.0.0.0", "::"])
 def test_all_interfaces_by_their_address(cluster: Cluster, bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script and the agents listen at an address that cannot be dialled, and offer those that can."""
@@ -121,6 +122,7 @@ def test_an_address_with_a_label_of_its_own(cluster: Cluster) -> None:
     assert lines == ALL and "does not reach" not in err
 
 
+@pytest.mark.nightly
 def test_host_names_that_are_loopback_addresses_or_none(cluster: Cluster) -> None:
     first, second = cluster.machines
     names = "127.0.0.1 localhost\n127.0.1.1 n1\n"

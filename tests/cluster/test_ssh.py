@@ -42,6 +42,7 @@ def test_a_script_on_one_machine_starts_agents_on_both(cluster: Cluster) -> None
         assert "Could not resolve hostname nowhere" in done.stderr
 
 
+@pytest.mark.nightly
 def test_the_tools_look_at_a_program_of_another_machine(cluster: Cluster) -> None:
     """Through ssh alone: by the prompt, a command of the shell, and one that reads files."""
     first, second = cluster.machines

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_logs import go_on, runs, start, wait_for_part
 
@@ -16,6 +18,7 @@ __all__ = ["runs"]
 _CLOSE = 50_000
 
 
+@pytest.mark.nightly
 def test_endpoints_of_both_machines_run_within_the_calls_of_the_script(
     cluster: Cluster, runs: Path, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_an_ide_stops_ranks_of_both_machines(working: Working, cluster: Cluster)
     working.end()
 
 
+@pytest.mark.nightly
 def test_deadlines_wait_while_a_rank_of_another_machine_is_stopped(cluster: Cluster) -> None:
     program = cluster.start("hold", program=WORKING)
     wait_until(lambda: cluster.meshrt("list", fails=True).count("| worker ") == 4, 60, "four stopped ranks")

@@ -41,6 +41,7 @@ def run(cluster: Launched, *words: str, each: int = 1) -> list[subprocess.Comple
     return done
 
 
+@pytest.mark.nightly
 def test_a_script_has_the_machines_as_its_hosts(cluster: Launched) -> None:
     done = run(cluster, "calls", "--some", "words")
     assert [each.returncode for each in done] == [0, 0]

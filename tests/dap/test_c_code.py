@@ -38,6 +38,7 @@ def held(rank: Any, fifo: Path, *, on: bool = False) -> Any:
     return call
 
 
+@pytest.mark.nightly
 def test_ranks_as_threads(fifo: Path) -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

@@ -78,6 +78,7 @@ def test_sessions_through_pipes() -> None:
     assert sockets() == []
 
 
+@pytest.mark.nightly
 def test_the_program_is_told_or_asked_for() -> None:
     def attach(*words: str, **more: Any) -> str:
         client = Client([*ADAPTER, *words])

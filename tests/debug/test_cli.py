@@ -68,6 +68,7 @@ def test_commands_by_pipe() -> None:
     assert debug(input="nonsense\nlist\n").returncode == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("stopped")
 def test_quit_in_a_script_needs_its_answer() -> None:
     done = debug("attach debugee 1", "q")
@@ -164,6 +165,7 @@ def test_a_script_may_wait_for_an_actor_to_come() -> None:
     assert result.get(WAIT).values() == [20, 21]
 
 
+@pytest.mark.nightly
 def test_the_program_says_it_once_per_wave() -> None:
     code = (
         "from meshrt import proc_mesh\n"
@@ -190,6 +192,7 @@ def test_the_program_says_it_once_per_wave() -> None:
     assert "16 ranks of debugee stopped at actors.py:" in said[0]
 
 
+@pytest.mark.nightly
 def test_entering_from_a_script_without_a_terminal() -> None:
     code = (
         "from meshrt import debug_client, proc_mesh\n"

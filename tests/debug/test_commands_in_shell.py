@@ -44,6 +44,7 @@ def test_a_line_means_the_same_in_a_shell() -> None:
     assert meshrt("wait", "debugee", "1") == "stopped: 4 ranks: 0-3\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("stopped")
 def test_what_fails_is_told_by_the_exit_code() -> None:
     program = tools.own_program()

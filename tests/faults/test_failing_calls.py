@@ -66,6 +66,7 @@ def test_a_call_fails(process: str, built: Path, tmp_path: Path) -> None:
     assert sum(cell["met"] for cell in found) > len(found) // 3  # on a loaded machine it makes fewer calls
 
 
+@pytest.mark.nightly
 @pytest.mark.row("O8")
 @pytest.mark.timeout(300)
 def test_a_call_fails_while_a_program_begins(built: Path, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def torchrun(tmp_path: Path) -> Iterator[Torchrun]:
         yield Torchrun(tmp_path, runtime)
 
 
+@pytest.mark.nightly
 def test_a_hang_is_found_with_the_tools_alone(torchrun: Torchrun) -> None:
     """The example: two ranks wait for gradients, and two, which have less to do, have gone on to the barrier."""
     with torchrun.start("-m", "meshrt", "run", str(ROOT / "examples" / "ddp.py")) as process:

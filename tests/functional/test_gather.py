@@ -212,6 +212,7 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
     assert Question("test.parity").wait()[0].kind == "answered"
 
 
+@pytest.mark.nightly
 def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() -> None:
     mesh = started(2)
     (record,) = start_root().registry.running()

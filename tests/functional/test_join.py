@@ -102,6 +102,7 @@ def joined(tmp_path: Path) -> Iterator[Joined]:
             made.close()
 
 
+@pytest.mark.nightly
 def test_a_process_alone(joined: Joined) -> None:
     joined.start(ALONE, "print('over', flush=True)")
     joined.wait_for("1: 1 running", "ps")

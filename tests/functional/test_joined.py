@@ -264,6 +264,7 @@ def test_a_job_goes_on_where_no_program_can_be(job: Job) -> None:
     assert "rank 0 has not joined: " in first.err
 
 
+@pytest.mark.nightly
 def test_a_process_joins_late(job: Job) -> None:
     """The tools see it from then on: here the program is stopped until the script has begun."""
     (job.folder / "train.py").write_text(TRAIN)

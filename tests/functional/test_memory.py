@@ -433,6 +433,7 @@ def test_watching_shows_what_grows_until_the_program_ends() -> None:
             watching.kill()
 
 
+@pytest.mark.nightly
 def test_the_variables_of_the_script_itself(tmp_path: Path) -> None:
     code = (
         "import json, numpy as np, meshrt\nfrom meshrt import proc_mesh\nfrom tests.support.actors import Echo\n"

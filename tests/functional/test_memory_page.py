@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.support.programs import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
@@ -27,6 +29,7 @@ def masked(text: str) -> str:
     return text.strip()
 
 
+@pytest.mark.nightly
 def test_the_page_shows_what_is_printed() -> None:
     shown = [match[1] for match in re.finditer(r"^```\n(\$ meshrt memory.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
     done = run_python(str(ROOT / "examples" / "memory.py"))

@@ -96,6 +96,7 @@ def all_is_free() -> bool:
     return document["references"] == [] and stores()[2] == 0
 
 
+@pytest.mark.nightly
 def test_it_travels_once_to_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     every, _, away = keepers(monkeypatch, gpus=4)
     array = np.arange(8 * MIB, dtype=float)

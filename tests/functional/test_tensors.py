@@ -72,6 +72,7 @@ def taken() -> int:
     return int(current_runtime().store.statistics()["taken"])
 
 
+@pytest.mark.nightly
 def test_a_tensor_is_in_memory_once(keepers: ActorMesh[Keeper]) -> None:
     keepers.keep.call(torch.ones(N)).get(LONG)
     keepers.sum.call().get(LONG)  # what that takes by itself

@@ -148,6 +148,7 @@ def test_the_cursor_is_seen_whatever_room_there_was_when_it_moved(monkeypatch: p
     shown(act, size=(64, 14))
 
 
+@pytest.mark.nightly
 def test_the_cursor_stays_with_its_rank_and_a_selection_may_select_nothing() -> None:
     proc_mesh(hosts=6, gpus=2).spawn("holder", Holder).get(WAIT)
 

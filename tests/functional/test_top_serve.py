@@ -84,6 +84,7 @@ def served() -> Iterator[Served]:
         program.stdin.write("\n")
 
 
+@pytest.mark.nightly
 def test_a_browser_that_knows_the_address(served: Served) -> None:
     async def browse() -> None:
         async with aiohttp.ClientSession() as person:

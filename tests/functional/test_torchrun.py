@@ -189,6 +189,7 @@ with proc_mesh(n=3, name="train") as mesh:
     assert record["meshrt"]["records"][0]["signal"] == signal.SIGSEGV and record["meshrt"]["worker"]["rank"] == 1
 
 
+@pytest.mark.nightly
 def test_a_script_itself_crashes(tmp_path: Path) -> None:
     main = """
 def crash():

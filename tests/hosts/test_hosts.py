@@ -34,6 +34,7 @@ def _pytest(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)
 def test_ranks_are_on_two_hosts() -> None:
     assert "3 passed" in _pytest("tests/hosts/sample.py")
