@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
 from meshrt.hooks.facts import Wait
 from meshrt.program.waits import CERTAIN_SECONDS, Mismatch, WaitGraph
 
-__all__ = ["add_collectives"]
+__all__ = ["Late", "add_collectives", "late_for"]
 
 #: Most ranks that one wait names.
 _MOST = 64
 #: Operations for which all ranks have tensors of the same sizes.
 _SAME_SIZES = frozenset({"all_reduce", "allreduce", "broadcast", "reduce"})
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Ranks that have not entered a collective.
+
+    Attributes:
+        collective: As ``"collective #12 of dp"``.
+        ranks: Base ranks.
+    """
+
+    collective: str
+    ranks: tuple[int, ...]
+
+
+def late_for(world: WorldFacts, others: Mapping[int, WorldFacts]) -> Late | None:
+    """Return who has entered fewer collectives of a group than a rank that has given up in one; None: nobody.
+
+    Args:
+        world: The facts of that rank, when it failed.
+        others: Those of ranks that have not failed, by base rank.
+    """
+    for group in world.groups:
+        known = [
+            (base, each.entered)
+            for base, other in others.items()
+            for each in other.groups
+            if (each.key, each.ranks) == (group.key, group.ranks)
+        ]
+        late = tuple(sorted(base for base, entered in known if entered < group.entered))
+        if late:
+            return Late(f"collective #{group.entered} of {group.name}", late)
+    return None
 
 
 def add_collectives(graph: WaitGraph, worlds: Mapping[str, Mapping[int, WorldFacts]]) -> None:

@@ -41,6 +41,7 @@ _CONSEQUENCES = frozenset(
 _CONSEQUENCE_TEXTS = (
     "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket closed",
     "connection was closed", "connection lost", "remote process exited", "nccl error", "watchdog caught collective",
+    "timed out waiting",
 )  # fmt: skip
 _SIGKILL, _SIGPIPE = 9, 13
 #: A consequence comes at most so much later, ns; a time-out may come later than that.
@@ -247,7 +248,10 @@ def _tells_of_peer(facts: ExceptionFacts) -> bool:
 
 
 def _is_time_out(record: FailureRecord) -> bool:
-    return any("TimeoutError" in (facts.type, *facts.bases) for facts in record.exceptions())
+    return any(
+        "TimeoutError" in (facts.type, *facts.bases) or "timed out waiting" in facts.message.lower()
+        for facts in record.exceptions()
+    )
 
 
 def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause | None:

@@ -6,18 +6,20 @@ Part of it is where ranks were: those that did not fail, those that have not ans
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from meshrt.failure.causes import Verdict, judge
+from meshrt.collectives.late import late_for
+from meshrt.failure.causes import Verdict, is_consequence, judge
 from meshrt.failure.hang import Hang, hang_of
 from meshrt.failure.record import Document, FailureRecord, Plain, Reference, tolerant
+from meshrt.hooks.facts import Answered
 from meshrt.inspect.merged import NO_STACKS, MergedStacks, RankSet, Waits
-from meshrt.inspect.standstill import STOPPED
+from meshrt.inspect.standstill import LATE, STOPPED
 from meshrt.inspect.tree import StackAnswer, Stacks
-from meshrt.selection import Extent, Shape
+from meshrt.selection import Extent, Shape, fold_ranks
 
 __all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "IncidentMesh", "keep_stacks"]
 
@@ -109,16 +111,20 @@ class Incident(msgspec.Struct, omit_defaults=True):
         """Find the root cause: of the error that the script got, if it got one."""
         verdict = judge(self.records, self.since, self.about)
         hang = self.known_hang(verdict)
-        return verdict if hang is None else replace(verdict, certainty=hang.certainty)
+        return verdict if hang is None else replace(verdict, certainty=hang.certainty, ambiguous=False)
 
     def known_hang(self, verdict: Verdict) -> Hang | None:
-        """Return why the ranks at the root of a verdict have not answered; None if that is not known, or they answered.
+        """Return why the ranks at the root of a verdict have not answered, or have given up to wait for others.
+
+        None: that is not known, or they have failed by themselves.
 
         A rank that is at another place than the others comes before one that the user has stopped: the user may have
         stopped that rank only to look at it.
         """
-        if not (verdict.silent and self.hang.certainty):
+        if not self.hang.certainty:
             return None
+        if not verdict.silent:
+            return self.hang if self.hang.kind == LATE and all(map(is_consequence, verdict.roots)) else None
         return None if self.hang.kind == STOPPED and any(map(self.likely, verdict.roots)) else self.hang
 
     @property
@@ -159,7 +165,39 @@ def keep_stacks(incident: Incident, answers: Iterable[StackAnswer]) -> None:
             incident.hang = hang_of(found, _without_culprits(_merged(incident, answers, reached.__contains__)))
             if incident.known_hang(incident.verdict()) is not None:  # otherwise the report does not show them elsewhere
                 failed |= reached
+    else:
+        late = _late(incident, answers)
+        if late is not None:
+            incident.hang = late
+            failed |= {(mesh_id, rank) for mesh_id, ranks in late.reached.items() for rank in ranks}
     incident.stacks = _without_culprits(_merged(incident, answers, lambda address: address not in failed))
+
+
+def _late(incident: Incident, answers: Sequence[StackAnswer]) -> Hang | None:
+    """Return which ranks have not entered the collective that others have given up in, if that is the root cause."""
+    roots = judge(incident.records, incident.since, incident.about).roots
+    if not roots or not all(map(is_consequence, roots)):
+        return None
+    failed = {(record.mesh_id, rank) for record in incident.records for rank in record.members}
+    for record in roots:
+        worlds = {
+            rank: times.world
+            for group in answers
+            if isinstance(group, Answered) and group.mesh_id == record.mesh_id
+            for rank, times in group.per.items()
+            if times.world is not None and (group.mesh_id, rank) not in failed
+        }
+        late = late_for(record.world, worlds) if record.world is not None else None
+        if late is not None:
+            members = {(record.mesh_id, rank) for rank in late.ranks}
+            stacks = _merged(incident, answers, members.__contains__)
+            word = "rank" if len(late.ranks) == 1 else "ranks"
+            has = "has" if len(late.ranks) == 1 else "have"
+            ranks = fold_ranks(late.ranks)
+            text = f"{record.actor} {word} {ranks} {has} not entered {late.collective}, in which others have given up"
+            by_mesh = {record.mesh_id: late.ranks}
+            return Hang(LATE, text, by_mesh, by_mesh, _without_culprits(stacks))
+    return None
 
 
 def _without_culprits(stacks: Stacks) -> MergedStacks:

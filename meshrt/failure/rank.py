@@ -16,6 +16,7 @@ from types import CodeType, TracebackType
 from msgspec.structs import replace
 
 from meshrt.actor.errors import type_name
+from meshrt.collectives.torch_groups import is_in_torch, read_world
 from meshrt.failure.capture import capture, reference
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Recorded
 from meshrt.hooks.facts import EndpointCall, Raised
@@ -94,6 +95,7 @@ class Recorder:
             time=time.time_ns() / 1e9,
             copies=left_out,
             because=reference(raised.because) if raised.because is not None else None,
+            world=read_world(()) if facts.frames and is_in_torch(facts.frames[-1].file, "") else None,
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
+from meshrt.collectives.facts import WorldFacts
 from meshrt.conversion import convert
 from meshrt.errors import RankPlace
 from meshrt.hooks.clock import HostClock
@@ -187,6 +188,7 @@ class FailureRecord(Plain, frozen=True):
         told: When a caller first got an error about it, for a process that has ended; monotonic ns, 0: not yet.
         copies: Number of earlier failures of this rank that were counted without a record.
         because: The failure that ``__supervise__`` was asked about when this was raised.
+        world: The process groups of the rank, if torch raised it: how far it had come in the collectives of each.
     """
 
     id: str = ""
@@ -217,6 +219,7 @@ class FailureRecord(Plain, frozen=True):
     copies: int = 0
     left: LeftBehind | None = None
     because: Reference | None = None
+    world: WorldFacts | None = None
 
     def on_root_clock(self, clock: HostClock) -> Self:
         """Return the same with the times on the root's clock."""

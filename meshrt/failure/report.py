@@ -230,7 +230,7 @@ class _Report:
         told = record.endpoint or not about or any(is_meant(other, each) for each in about for other in group)
         yield from details(record, self._incident.caller, self._incident.call if told else "", whose=whose)
         stacks = self._hang.stacks if self._hang is not None else self._incident.hung
-        if record.kind == "silent" and stacks.meshes:
+        if (record.kind == "silent" or self._hang is not None) and stacks.meshes:
             yield "  stacks   where they are"
             yield from (f"    {line}" for line in stack_lines(stacks))
 

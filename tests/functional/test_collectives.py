@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import environment
+from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
 
 # Without loading it: that takes seconds.
@@ -86,7 +86,25 @@ def test_who_is_late_and_who_is_in_another_collective(tmp_path: Path) -> None:
             finally:
                 program.send_signal(signal.SIGTERM)
                 _, err = program.communicate(timeout=_SECONDS)
+        assert "unknown event" not in err
         assert "collective #1 of default_pg is not the same on all ranks" in err, err
         root = meshrt("postmortem").partition("ROOT CAUSE")[2]
         assert root.lstrip().startswith("collective #1 of default_pg is not the same on all ranks"), root
         assert "[certain: " in root.partition("\n")[0]
+
+
+@pytest.mark.nightly
+def test_the_root_cause_of_a_time_out_is_the_rank_that_is_late(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import time\nfrom datetime import timedelta\nimport torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo', timeout=timedelta(seconds=4))\n"
+        "for step in range(3):\n"
+        "    if dist.get_rank() == 2 and step == 2:\n        time.sleep(60)\n"
+        "    dist.all_reduce(torch.ones(4))\n"
+    )
+    done = run_python("-m", "meshrt", "run", "-n", "4", str(tmp_path / "train.py"), seconds=_SECONDS)
+    assert done.returncode == 1
+    root = done.stderr.partition("ROOT CAUSE")[2]
+    late = "main rank 2 has not entered collective #3 of default_pg, in which others have given up  [certain: "
+    assert root.strip().startswith(late) and "Timed out waiting 4000ms" in root
+    assert "in time.sleep" in root

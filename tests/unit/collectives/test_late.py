@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
-from meshrt.collectives.late import add_collectives
+from meshrt.collectives.late import Late, add_collectives, late_for
 from meshrt.inspect.standstill import CYCLE, LATE, MISMATCH, standstill
 from meshrt.inspect.waittext import wait_lines, waits_of
 from meshrt.program.waits import Waiter, WaitGraph
@@ -117,6 +117,16 @@ def test_groups_that_are_entered_in_another_order_are_a_cycle() -> None:
     )
     found = standstill(made, NAMES, EVERYBODY)
     assert found is not None and (found.kind, found.ranks) == (CYCLE, {"m": (0, 1, 2, 3)})
+
+
+def test_who_has_entered_fewer_than_one_that_has_given_up() -> None:
+    failed = WorldFacts(0, [group("default_pg", "0-3", 2), group("dp", "0,2", 5)])
+    others = {
+        1: WorldFacts(1, [group("default_pg", "0-3", 2), group("dp", "1,3", 1)]),  # another group of that name
+        2: WorldFacts(2, [group("default_pg", "0-3", 2), group("dp", "0,2", 4)]),
+    }
+    assert late_for(failed, others) == Late("collective #5 of dp", (2,))
+    assert late_for(failed, {1: others[1]}) is None and late_for(failed, {}) is None
 
 
 def test_all_that_have_entered_wait_for_nobody_and_what_has_just_begun_is_no_wait() -> None:
