@@ -192,7 +192,7 @@ def _report(arrivals: Arrivals, pids: Sequence[int], name: str, seconds: float) 
             joined.append(f"PID {pid} is rank {rank} of {name}")
         elif state == "failed":
             failed.append(f"PID {pid} has not joined: {why}")
-        elif state == "here":
+        elif state in ("loading", "here"):
             failed.append(f"PID {pid} is joining as rank {rank}, and has not said yet that it has")
         elif not os.path.exists(f"/proc/{pid}"):
             failed.append(f"PID {pid} has ended")

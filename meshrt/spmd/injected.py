@@ -1,27 +1,35 @@
 """What runs in a process that ``meshrt attach`` takes in: on its main thread, between two of its own instructions.
 
 The text of this file, and a call of `take_in` behind it, is what ``sys.remote_exec`` has the process run. So no name of
-it is seen by the process. It raises nothing and prints nothing; the command is told at a socket::
+it is seen by the process. It raises nothing and prints nothing; the command is told at a socket.
 
-    here --> joined
-      `----> failed: why
+::
+
+    main thread    starts a thread, and goes on          here: joins, and goes on
+    that thread      loading --> it has the process run the same text again, `--> here --> joined
+                       `----> failed: why                                           `----> failed: why
+
+To load what is needed takes tenths of a second, for which the main thread should not rest.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 __all__ = ["take_in"]
 
+_ARRIVING = "meshrt.spmd.arriving"
 #: Seconds for the command to take what it is told.
 _TELL = 1.0
 
@@ -47,7 +55,7 @@ def take_in(
     """Have this process join.
 
     Args:
-        script: The file of this text, which is removed.
+        script: The file of this text, which is removed at the end.
         teller: The socket of the command.
         folder: Where the package meshrt is.
         version: Of meshrt.
@@ -55,49 +63,85 @@ def take_in(
         needed: Those without which a process cannot join.
         part: What `meshrt.spmd.arriving.arrive` is given.
     """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-
-    def tell(text: str) -> None:
-        with contextlib.suppress(OSError):  # the command has gone
-            sock.sendall(text.encode("utf-8", "backslashreplace") + b"\n")
-
-    def failed(why: str) -> None:
-        tell(f"failed: {why}")
-        sock.close()
-
-    def joined(why: str) -> None:
-        tell(f"failed: {why}" if why else "joined")
-        sock.close()
-
+    told = _Told(script, teller)
     try:
-        with contextlib.suppress(OSError):
-            os.unlink(script)
-        sock.settimeout(_TELL)
-        try:
-            sock.connect(teller)
-        except OSError:
-            with contextlib.suppress(OSError):  # the command has gone: the last one of its processes clears up
-                os.unlink(teller)
-                os.rmdir(os.path.dirname(teller))
-        tell("here")
-        _load(folder, version, places, needed)
-        importlib.import_module("meshrt.spmd.arriving").arrive(part, joined)
+        _refuse_another(version)
+        if _ARRIVING in sys.modules:
+            told("here")
+            sys.modules[_ARRIVING].arrive(part, told.end)
+        else:
+            told("loading")
+            load = functools.partial(_load, folder, places, needed)
+            threading.Thread(target=_prepare, args=(told, load), name="meshrt-load", daemon=True).start()
     except KeyboardInterrupt:
-        failed("Ctrl-C has interrupted it")
+        told.end("Ctrl-C has interrupted it")
         _thread.interrupt_main()  # it was meant for the process
     except BaseException as error:
-        failed(str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}")
+        told.end(_words(error))
 
 
-def _load(folder: str, version: str, places: Mapping[str, str], needed: Sequence[str]) -> None:
-    """Load the meshrt of the command, and see that what it needs can be loaded. Raises ImportError."""
+class _Told:
+    """What the command is told. Where it has gone, its last process clears up."""
+
+    def __init__(self, script: str, teller: str) -> None:
+        self.script = script
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(_TELL)
+        self._teller = teller
+        with contextlib.suppress(OSError):
+            self._sock.connect(teller)
+
+    def __call__(self, text: str) -> bool:
+        """Tell it; returns whether the command is there."""
+        try:
+            # Without SIGPIPE, which may end this process.
+            self._sock.sendall(text.encode("utf-8", "backslashreplace") + b"\n", socket.MSG_NOSIGNAL)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Tell nothing more for now."""
+        self._sock.close()
+
+    def end(self, why: str) -> None:
+        """Tell how it has ended: ``""``, the process has joined."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.script)
+        if not self(f"failed: {why}" if why else "joined"):
+            with contextlib.suppress(OSError):
+                os.unlink(self._teller)
+                os.rmdir(os.path.dirname(self._teller))
+        self.close()
+
+
+def _prepare(told: _Told, load: Callable[[], None]) -> None:
+    """Load what is needed, and have the main thread join."""
+    try:
+        load()
+        sys.remote_exec(os.getpid(), told.script)  # type: ignore[attr-defined]  # since Python 3.14
+        told.close()
+    except BaseException as error:
+        told.end(_words(error))
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+
+
+def _refuse_another(version: str) -> None:
+    """Raise ImportError: another meshrt is loaded here."""
     known = sys.modules.get("meshrt")
     loaded = getattr(known, "__version__", "of another project")
     if known is not None and loaded != version:
         raise ImportError(f"it has loaded meshrt {loaded}, and the command is of meshrt {version}")
+
+
+def _load(folder: str, places: Mapping[str, str], needed: Sequence[str]) -> None:
+    """Load the meshrt of the command, and see that what it needs can be loaded. Raises ImportError."""
     if not any(hasattr(finder, "of_meshrt") for finder in sys.meta_path):
         sys.meta_path.append(_Finder(places))
-    if known is None:
+    if "meshrt" not in sys.modules:
         spec = PathFinder.find_spec("meshrt", [folder])
         if spec is None or spec.loader is None:
             raise ImportError(f"{folder} has no package meshrt that this process can read")
@@ -113,3 +157,4 @@ def _load(folder: str, version: str, places: Mapping[str, str], needed: Sequence
         except ImportError as error:
             install = f"{sys.executable or 'python'} -m pip install {' '.join(needed)}"
             raise ImportError(f"its Python cannot load {name} ({error}); {install}") from error
+    importlib.import_module(_ARRIVING)

@@ -131,7 +131,7 @@ class Membership:
                 raise MeshError("the host agent belongs to another user")
             sock.settimeout(_ANSWER)
             given = [each for each in (self._descriptors.stacks, self._descriptors.watcher) if each >= 0]
-            socket.send_fds(sock, [control_frame(AskToJoin(self._main.context.base_rank))], given)
+            socket.send_fds(sock, [control_frame(AskToJoin(self._main.context.base_rank))], given, socket.MSG_NOSIGNAL)
             try:
                 answer, descriptors = _receive(sock)
             except (ConnectionError, ProtocolError):
@@ -157,7 +157,7 @@ class Membership:
         rank = JoinedRank(_birth(welcome), plumbing, self._main)
         rank.join()
         self._rank = rank
-        meeting.sendall(control_frame(Ready()))
+        meeting.sendall(control_frame(Ready()), socket.MSG_NOSIGNAL)
         self._settled.set()
         if self._late:
             print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)

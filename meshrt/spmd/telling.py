@@ -26,7 +26,7 @@ from meshrt.transport.writing import write_atomic
 
 __all__ = ["Arrivals", "Folder"]
 
-#: ``"here"``, ``"joined"`` or ``"failed"``, and why; by pid.
+#: ``"loading"``, ``"here"``, ``"joined"`` or ``"failed"``, and why; by pid.
 Arrivals = Mapping[int, tuple[str, str]]
 
 _PREFIX = "attach-"
@@ -101,7 +101,7 @@ class Folder:
 
     def _is_over(self, found: Arrivals, passed: float, seconds: float) -> bool:
         silent = passed < seconds and any(map(kernel_state, self._pending - found.keys()))
-        joining = passed < seconds + _JOINING and any(state == "here" for state, _ in found.values())
+        joining = passed < seconds + _JOINING and any(state in ("loading", "here") for state, _ in found.values())
         return not (silent or joining)
 
 
