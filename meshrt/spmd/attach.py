@@ -3,7 +3,7 @@
 ::
 
     this command        checks the processes, and has each run `meshrt.spmd.injected` (``sys.remote_exec``, PEP 768)
-      each process      loads meshrt, and does what `meshrt.join` does (`meshrt.spmd.arriving`)
+      each process      loads meshrt, and does what `meshrt.join` does (`meshrt.spmd.join.arrive`)
         the first one   starts the program, by the interpreter of this command
 
 Nothing is changed in any process before all of them have been checked. A process that does not come to a point where it
@@ -26,8 +26,7 @@ from meshrt.errors import MeshError, UsageError
 from meshrt.mesh.spec import check_name
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
-from meshrt.spmd.arriving import Arrival
-from meshrt.spmd.parts import JobSpec
+from meshrt.spmd.parts import Arrival, JobSpec
 from meshrt.spmd.telling import Arrivals, Folder
 from meshrt.spmd.world import dimensions
 from meshrt.transport.foreign import (

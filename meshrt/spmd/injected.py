@@ -29,7 +29,7 @@ from types import ModuleType
 
 __all__ = ["take_in"]
 
-_ARRIVING = "meshrt.spmd.arriving"
+_ARRIVING = "meshrt.spmd.join"
 #: Seconds for the command to take what it is told.
 _TELL = 1.0
 
@@ -61,7 +61,7 @@ def take_in(
         version: Of meshrt.
         places: In which directory the command has found each package that may be missing here.
         needed: Those without which a process cannot join.
-        part: What `meshrt.spmd.arriving.arrive` is given.
+        part: What `meshrt.spmd.join.arrive` is given.
     """
     told = _Told(script, teller)
     try:
@@ -155,6 +155,6 @@ def _load(folder: str, places: Mapping[str, str], needed: Sequence[str]) -> None
         try:
             importlib.import_module(name)
         except ImportError as error:
-            install = f"{sys.executable or 'python'} -m pip install {' '.join(needed)}"
-            raise ImportError(f"its Python cannot load {name} ({error}); {install}") from error
+            python = sys.executable or "it"
+            raise ImportError(f"its Python cannot load {name} ({error}); {python} needs {', '.join(needed)}") from error
     importlib.import_module(_ARRIVING)

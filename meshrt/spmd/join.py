@@ -19,12 +19,12 @@ from meshrt.mesh.spec import check_name
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
 from meshrt.spmd.membership import Membership
-from meshrt.spmd.parts import JobSpec
+from meshrt.spmd.parts import Arrival, JobSpec
 from meshrt.spmd.place import Place, place_of
 from meshrt.spmd.starting import Starting
 from meshrt.transport.process import has_runtime
 
-__all__ = ["join", "take_part"]
+__all__ = ["arrive", "join"]
 
 _membership: Membership | None = None
 
@@ -62,14 +62,29 @@ def join(
     if place is not None:
         rank = place.rank
     starts = place is None or place.local_rank == 0
-    membership = take_part(spec, -1 if rank is None else rank, Starting(spec) if starts else None)
+    membership = _take_part(spec, -1 if rank is None else rank, Starting(spec) if starts else None)
     if membership.wait(wait):
         return True
     print(f"meshrt: this process has not joined: {membership.why}", file=sys.stderr, flush=True)
     return False
 
 
-def take_part(
+def arrive(part: str, settled: Callable[[str], object]) -> None:
+    """Become a rank as `meshrt attach` says: nothing is waited for, or printed. The main thread.
+
+    Args:
+        part: An `Arrival`, as JSON.
+        settled: Called on another thread when it has joined, with ``""``, or with the reason why it never will.
+    Raises:
+        UsageError: The process is a part of a program already.
+    """
+    arrival = Arrival.from_json(part)
+    spec = JobSpec.from_json(arrival.spec)
+    starting = Starting(spec, arrival.command, arrival.variables, quiet=True)
+    _take_part(spec, arrival.rank, starting, settled=settled, quiet=True)
+
+
+def _take_part(
     spec: JobSpec,
     rank: int,
     starting: Starting | None,
@@ -121,7 +136,7 @@ def _spec(name: str, sizes: Mapping[str, int], place: Place | None, *, alone: bo
     if place is not None:
         meeting, launcher, host, hosts = place.name, place.launcher, place.host, place.hosts
     else:
-        import psutil  # `from meshrt import *` does not need it
+        import psutil  # start-up: `from meshrt import *` does not need it
 
         siblings = psutil.Process(os.getpid() if alone else os.getppid())
         what = f"{siblings.pid}\0{siblings.create_time()}\0{name}\0{sizes}"

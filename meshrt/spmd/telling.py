@@ -35,8 +35,8 @@ _SOCKET = "told"
 _JOINING = 40.0
 #: Seconds between two looks at the processes, and bytes of what one of them tells.
 _LOOK, _MOST = 0.05, 1 << 16
-#: Seconds after which a folder is not one that is just being made.
-_MADE = 60.0
+#: Nanoseconds after which a folder is not one that is just being made.
+_MADE = 60_000_000_000
 
 
 class Folder:
@@ -134,6 +134,6 @@ def _sweep(base: Path) -> None:
     for entry in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError):
             scripts = [int(each.stem) for each in entry.glob("*.py")]
-            age = time.time() - os.stat(entry).st_mtime
+            age = time.time_ns() - os.stat(entry).st_mtime_ns
             if age > _MADE and not any(map(kernel_state, scripts)):
                 shutil.rmtree(entry, ignore_errors=True)

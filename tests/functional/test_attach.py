@@ -136,7 +136,11 @@ def test_what_goes_wrong_in_the_process_is_told_by_the_command_alone(processes: 
         done.returncode == 1 and "it has loaded meshrt of another project, and the command is of meshrt" in done.stderr
     )
     done = processes.attach(broken.pid)
-    assert done.returncode == 1 and "its Python cannot load msgspec" in done.stderr and "pip install" in done.stderr
+    assert (
+        done.returncode == 1
+        and "its Python cannot load msgspec" in done.stderr
+        and "needs msgpack, msgspec" in done.stderr
+    )
     assert processes.ended() == [(0, "over\n", "")] * 2
 
 

@@ -51,7 +51,7 @@ def test_another_document(document: Any) -> None:
 
 
 def test_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspy.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(MeshError, match=r"needs py-spy, which is not installed: .*py-spy"):
         find()
 

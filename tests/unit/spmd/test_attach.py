@@ -11,8 +11,7 @@ import pytest
 
 from meshrt.errors import MeshError, UsageError
 from meshrt.spmd import attach
-from meshrt.spmd.arriving import Arrival
-from meshrt.spmd.parts import JobSpec
+from meshrt.spmd.parts import Arrival, JobSpec
 from meshrt.spmd.telling import Folder
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -15,14 +17,30 @@ from meshrt.spmd import injected
 
 TEXT = Path(injected.__file__).read_text(encoding="utf-8")
 ROOT = str(Path(meshrt.__file__).parents[1])
+#: As `sys.remote_exec` of Python 3.14, but at once.
+BEGIN = """\
+import sys, threading
+def remote_exec(pid, path):
+    exec(compile(open(path).read(), path, "exec"), {})
+sys.remote_exec = remote_exec
+"""
+END = """
+print("goes on", flush=True)
+for thread in threading.enumerate():
+    if thread.name == "meshrt-load":
+        thread.join()
+"""
 
 
-def run(tmp_path: Path, before: str = "", prints: str = "goes on\n", **changed: Any) -> tuple[list[str], str]:
-    """Run it in a process that is no rank, as `sys.remote_exec` would; return what it tells, and what is printed."""
-    script = tmp_path / "script.py"
+def run(
+    tmp_path: Path, before: str = "", prints: str = "goes on\n", *, listens: bool = True, **changed: Any
+) -> list[str]:
+    """Run it in a process that is no rank; return what it tells."""
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    script, teller = tmp_path / "folder" / "7.py", tmp_path / "folder" / "told"
     values = {
         "script": str(script),
-        "teller": str(tmp_path / "told"),
+        "teller": str(teller),
         "folder": ROOT,
         "version": meshrt.__version__,
         "places": {},
@@ -31,36 +49,47 @@ def run(tmp_path: Path, before: str = "", prints: str = "goes on\n", **changed: 
         **changed,
     }
     script.write_text(f"{TEXT}\n\ntake_in(**{values!r})\n")
-    Path(values["teller"]).unlink(missing_ok=True)
+    teller.unlink(missing_ok=True)
+    lines: list[str] = []
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(values["teller"])
-        listener.listen()
-        code = f"{before}\nexec(compile(open({str(script)!r}).read(), 'x', 'exec'), {{}})\nprint('goes on')"
+        listener.bind(str(teller))
+        if listens:
+            listener.listen()
+        code = f"{BEGIN}{before}\nremote_exec(0, {str(script)!r}){END}"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
-        told, _ = listener.accept()
-        with told:
-            text = b"".join(iter(lambda: told.recv(4096), b"")).decode()
-    assert done.stdout == prints and not script.exists()
-    return text.splitlines(), done.stderr
+        assert (done.stdout, done.stderr) == (prints, "")
+        listener.setblocking(False)
+        with contextlib.suppress(OSError):
+            while True:
+                told, _ = listener.accept()
+                with told:
+                    told.setblocking(True)
+                    lines += b"".join(iter(lambda: told.recv(4096), b"")).decode().splitlines()  # noqa: B023
+    assert not script.exists()
+    return lines
+
+
+def test_it_loads_meshrt_and_joins(tmp_path: Path) -> None:
+    """It does what it is told by its part, which is none here."""
+    loading, here, failed = run(tmp_path)
+    assert (loading, here) == ("loading", "here") and failed.startswith("failed: JSONDecodeError: ")
 
 
 @pytest.mark.parametrize(
-    ("before", "changed", "why"),
+    ("changed", "why"),
     [
-        ("", {}, "JSONDecodeError: "),
-        ("", {"folder": "/nowhere"}, "/nowhere has no package meshrt that this process can read"),
-        ("", {"needed": ["no_such_thing"]}, "its Python cannot load no_such_thing (No module named 'no_such_thing'); "),
-        (
-            "import sys; sys.modules['meshrt'] = sys",
-            {},
-            "it has loaded meshrt of another project, and the command is of",
-        ),
+        ({"folder": "/nowhere"}, "/nowhere has no package meshrt that this process can read"),
+        ({"needed": ["no_such_thing"]}, "its Python cannot load no_such_thing (No module named 'no_such_thing'); "),
     ],
 )
-def test_what_goes_wrong_is_told(before: str, changed: dict[str, Any], why: str, tmp_path: Path) -> None:
-    lines, err = run(tmp_path, before, **changed)
-    assert lines[0] == "here" and lines[1].startswith(f"failed: {why}"), lines
-    assert err == "" and len(lines) == 2
+def test_what_goes_wrong_is_told(changed: dict[str, Any], why: str, tmp_path: Path) -> None:
+    loading, failed = run(tmp_path, **changed)
+    assert loading == "loading" and failed.startswith(f"failed: {why}")
+
+
+def test_another_package_of_this_name(tmp_path: Path) -> None:
+    (failed,) = run(tmp_path, "sys.modules['meshrt'] = sys")
+    assert failed.startswith("failed: it has loaded meshrt of another project, and the command is of meshrt ")
 
 
 def test_a_package_that_is_missing_is_lent_and_no_other(tmp_path: Path) -> None:
@@ -68,15 +97,24 @@ def test_a_package_that_is_missing_is_lent_and_no_other(tmp_path: Path) -> None:
     for name in ("wanted_here", "not_wanted"):
         (tmp_path / "lent" / f"{name}.py").touch()
     folder = str(tmp_path / "lent")
-    lines, _ = run(tmp_path, needed=["wanted_here"], places={"wanted_here": folder})
-    assert "JSONDecodeError" in lines[1]
-    lines, _ = run(tmp_path, needed=["wanted_here", "not_wanted"], places={"wanted_here": folder})
-    assert "cannot load not_wanted" in lines[1]
+    assert "JSONDecodeError" in run(tmp_path, needed=["wanted_here"], places={"wanted_here": folder})[-1]
+    lines = run(tmp_path, needed=["wanted_here", "not_wanted"], places={"wanted_here": folder})
+    assert "cannot load not_wanted" in lines[-1]
 
 
 def test_ctrl_c_is_left_to_the_process(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("raise KeyboardInterrupt")
-    before = "import signal; signal.signal(signal.SIGINT, lambda *_: print('interrupted', end=' '))"
-    script = {"needed": ["slow"], "places": {"slow": str(tmp_path)}}
-    lines, err = run(tmp_path, before, "interrupted goes on\n", **script)
-    assert lines == ["here", "failed: Ctrl-C has interrupted it"] and err == ""
+    before = """\
+import signal, types
+def arrive(part, settled):
+    raise KeyboardInterrupt
+sys.modules["meshrt.spmd.join"] = types.SimpleNamespace(arrive=arrive)
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", end=" "))
+"""
+    lines = run(tmp_path, before, "interrupted goes on\n")
+    assert lines == ["here", "failed: Ctrl-C has interrupted it"]
+
+
+def test_where_the_command_has_gone_nothing_is_left(tmp_path: Path) -> None:
+    """Not even where SIGPIPE ends the process."""
+    assert run(tmp_path, "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)", listens=False) == []
+    assert not os.listdir(tmp_path)
