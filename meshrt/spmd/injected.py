@@ -126,7 +126,8 @@ def _prepare(told: _Told, load: Callable[[], None]) -> None:
 
 
 def _words(error: BaseException) -> str:
-    return str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+    says_all = isinstance(error, ImportError) or type(error).__module__.startswith("meshrt.")
+    return str(error) if says_all else f"{type(error).__name__}: {error}"
 
 
 def _refuse_another(version: str) -> None:
