@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import shutil
 import signal
@@ -144,6 +145,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     from tests.support.waiting import holds_within
 
     uvloop.new_event_loop().close()  # its library keeps one pipe for as long as the process lives
+    ctypes.CFUNCTYPE(None)(int)  # and some builds of libffi a descriptor of themselves, from the first callback on
     before = Footprint.now()
     yield
     meshrt.shutdown_context(0.5)

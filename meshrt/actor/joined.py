@@ -53,11 +53,15 @@ class MainCall:
         actor, endpoint: What it is shown as.
         script: What is shown as the actor itself: its attributes are its names.
         shape, rank: The mesh of the process and its place there; -1: it is told when it joins.
+        quiet: The end of the program is not told on standard error.
     """
 
-    def __init__(self, actor: str, endpoint: str, script: object, shape: Shape, rank: int) -> None:
+    def __init__(
+        self, actor: str, endpoint: str, script: object, shape: Shape, rank: int, *, quiet: bool = False
+    ) -> None:
         point = shape.extent.point(max(0, rank))
         self.script = script
+        self.quiet = quiet
         self.instance = ActorInstance(actor, type(script).__qualname__, "", point)
         self.context = CallContext(self.instance, endpoint, shape, rank)
         self.thread = threading.get_ident()
@@ -175,7 +179,7 @@ class JoinedRank(RankProcess):
     def _lost(self) -> None:
         """The program is gone. On the control thread."""
         self.lost = True
-        if not self.rank:  # one line for all
+        if not self.rank and not self._call.quiet:  # one line for all
             print("meshrt: the program of this job has ended; its ranks go on without it", file=sys.stderr, flush=True)
         sys.breakpointhook = sys.__breakpointhook__
         if hooks.program_lost:

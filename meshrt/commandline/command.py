@@ -6,7 +6,7 @@ made from the declaration. All of this is data: it loads nothing that the comman
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 from typing import Any, Generic, TypeVar
@@ -157,6 +157,7 @@ class Option:
         sets: The value of a flag that is given, instead of True.
         counts: The value is how often the flag is given.
         many: It may be repeated; the value is a list, or None.
+        several: All words behind it up to the next option are its value, a list; None: it is missing.
         choices: The words that can follow it.
         convert: Returns the value of the word behind it; raises UsageError, or ValueError.
         excludes: Name of a set of options of which only one can be given.
@@ -172,6 +173,7 @@ class Option:
     sets: Value = None
     counts: bool = False
     many: bool = False
+    several: bool = False
     choices: tuple[str, ...] = ()
     convert: Converter | None = None
     excludes: str = ""
@@ -185,7 +187,7 @@ class Option:
     @property
     def shown(self) -> str:
         """How it is written in a usage."""
-        value = f" [{self.metavar}]" if self.const is not None else f" {self.metavar}"
+        value = f" [{self.metavar}]" if self.const is not None else f" {self.metavar}" + " ..." * self.several
         return self.words.split(", ")[0] + (value if self.metavar else "")
 
     @property
@@ -248,6 +250,7 @@ class Command(Generic[C]):
         record: The keys of its record for programs, and what they mean (Markdown).
         schema: Of what it writes with ``--json`` in a shell, errors included.
         offer: Where it can be used.
+        processes: What a line of a shell means that is about processes which are no ranks (`meant`); None: no line is.
     """
 
     name: str
@@ -265,6 +268,29 @@ class Command(Generic[C]):
     record: Mapping[str, str] = field(default_factory=dict)
     schema: Schema = DEBUG
     offer: Offer = Offer.ALL
+    processes: AnyCommand | None = None
+
+    def meant(self, words: Sequence[str]) -> AnyCommand:
+        """Return what a line means: this command, or `processes`.
+
+        It is about processes if it has an option that only `processes` has, or if its first argument is a number:
+        nothing that a command of programs takes there is one.
+
+        Args:
+            words: Those behind the command.
+        """
+        other = self.processes
+        if other is None:
+            return self
+        words = [word.partition("=")[0] for word in words]
+        mine = {word for each in self.options_for(Offer.ALL) for word in each.words.split(", ")}
+        its = {word for each in other.options for word in each.words.split(", ")}
+        is_pid = bool(other.arguments and words) and words[0].isdecimal()
+        return other if is_pid or (its - mine) & {*words} else self
+
+    def forms(self, offer: Offer) -> list[AnyCommand]:
+        """Return what a line with its name can mean somewhere: this command, and `processes` in a shell."""
+        return [self] if self.processes is None or not offer & Offer.SHELL else [self, self.processes]
 
     def further_options(self, offer: Offer) -> tuple[Option, ...]:
         """Return the options that the command has in a shell beside its own; none elsewhere."""

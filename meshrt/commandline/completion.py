@@ -41,7 +41,7 @@ def candidates(table: AnyTable, words: Sequence[str], offer: Offer, known: Known
     if command is None or not command.offer & offer:
         return []
     *before, last = words[1:]
-    options = command.options_for(offer)
+    options = [option for each in command.forms(offer) for option in each.options_for(offer)]
     arguments = [each for each in command.arguments if each.offer & offer]
     within = " ".join(before).rpartition("ranks(")[2] if "ranks(" in " ".join(before) else ""
     if last.startswith("ranks(") or (within and ")" not in within):

@@ -22,7 +22,7 @@ from meshrt.commandline.command import AnyCommand, Argument, Converter, Kind, Of
 from meshrt.commandline.line import RANKS, Line, is_expression
 from meshrt.errors import SelectionError, UsageError
 
-__all__ = ["arguments_of", "number"]
+__all__ = ["arguments_of", "number", "pid"]
 
 _HELP = ("-h", "--help")
 _ACTOR = re.compile(r"[\w-]+(?:@[\w.-]+)?(?:/[\w.-]+)?")
@@ -349,6 +349,8 @@ def _add(add: Callable[..., object], option: Option) -> None:
         add(*words, action="count", **facts)
     elif not option.metavar:
         add(*words, action="store_const", const=True if option.sets is None else option.sets, **facts)
+    elif option.several:
+        add(*words, action="extend", nargs="+", metavar=option.metavar, type=_converted(option), **facts)
     elif option.many:
         add(*words, action="append", metavar=option.metavar, type=_converted(option), **facts)
     else:
@@ -365,7 +367,7 @@ def _converted(each: Argument | Option) -> Converter:
             if isinstance(each, Argument):
                 _check_word(each, word)
                 return word if each.skips else _value(each, each.metavar or each.name.upper(), word)
-            return _value(each, each.shown.rpartition(" ")[2], word)
+            return _value(each, each.metavar, word)
         except UsageError as error:
             raise UsageError(f"{option}{error}") from None
 
@@ -439,3 +441,10 @@ def number(what: str, least: int | None = 0) -> Callable[[str], int]:
         return int(word)
 
     return convert
+
+
+def pid(word: str) -> int:
+    """Return a word as the number of a process. Raises UsageError."""
+    if not re.fullmatch(r"[1-9]\d{0,8}", word, re.ASCII):
+        raise UsageError(f"{word!r} is not a PID, the number of a process")
+    return int(word)

@@ -39,6 +39,7 @@ def run_words(words: Sequence[str]) -> int:
     With ``--json`` an error is a record on standard output, whatever the command is.
     """
     command = COMMANDS.get(words[0])
+    command = command and command.meant(words[1:])
     if command is None or Offer.SHELL not in command.offer:
         return run_command("meshrt", lambda: _run(words))
     report = _reporter(command, words) if _wants_records(command, words) else None
@@ -66,7 +67,7 @@ def _reporter(command: AnyCommand, words: Sequence[str]) -> Callable[[Exception]
 
 def _run(words: Sequence[str]) -> int:
     _refuse_option(words)
-    command = COMMANDS.find(words[0], Offer.SHELL)
+    command = COMMANDS.find(words[0], Offer.SHELL).meant(words[1:])
     invocation = COMMANDS.parse_words([words[0], *_forward(command, words[1:])], Offer.SHELL)
     if invocation.arguments is None:
         write_out(sys.stdout, help_in_shell(command.name) + "\n")

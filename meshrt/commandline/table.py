@@ -92,6 +92,8 @@ class Table(Generic[C]):
         if word == "meshrt" and self.get(line.peek()) is not None:
             raise UsageError(f"at this prompt commands are typed without meshrt: {line.left}")
         command = self.find(word, offer)
+        if command.meant(line.left.split()) is not command:
+            raise UsageError(f"a line about processes is for a shell: meshrt {line.text.strip()}")
         return Invocation(command, arguments_of(command, line, offer), offer)
 
     def parse_words(self, words: Sequence[str], offer: Offer) -> Invocation[C]:
@@ -99,7 +101,7 @@ class Table(Generic[C]):
         `parse`.
         """
         line = Line.given(words)
-        command = self.find(line.take(), offer)
+        command = self.find(line.take(), offer).meant(words[1:])
         return Invocation(command, arguments_of(command, line, offer), offer)
 
     def help(self, topic: str, offer: Offer) -> str:

@@ -14,6 +14,10 @@ _WIDTH = 118
 
 def help_of(command: AnyCommand, offer: Offer) -> str:
     """Return the help of one command."""
+    return "\n\n".join(_help_of(each, offer) for each in command.forms(offer))
+
+
+def _help_of(command: AnyCommand, offer: Offer) -> str:
     also = f"  (also: {', '.join(command.aliases)})" if command.aliases else ""
     details = command.details() if callable(command.details) else command.details
     lines = [command.usage(offer) + also, command.summary, *details.splitlines()]

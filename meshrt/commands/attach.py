@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Option, Outcome
+from meshrt.commandline.command import AnyCommand, Argument, Arguments, Command, Group, Kind, Offer, Option, Outcome
+from meshrt.commandline.parser import pid
 from meshrt.debug.operations import Attach
 from meshrt.debug.prompt.context import Prompt, plain
 
@@ -14,6 +15,34 @@ def _attach(prompt: Prompt, arguments: Arguments) -> Outcome:
     prompt.attach(snapshot)
     return Outcome(data={"session": plain(snapshot)})
 
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e6:
+        raise ValueError
+    return seconds
+
+
+_PROCESSES: AnyCommand = Command(
+    "attach",
+    "take in running processes of Python 3.14 or newer as ranks, without a change of theirs",
+    group=Group.PROGRAMS,
+    arguments=(Argument("pids", required=True, metavar="PID", many=True, convert=pid),),
+    options=(
+        Option("--name", "what they are shown as, an actor (main)", metavar="NAME", default="main"),
+        Option("--mesh", "the dimensions of the ranks and their sizes, such as dp=2,tp=4", metavar="DIMS", default=""),
+        Option(
+            "--seconds", "wait so long for a process that is in C code (5)", metavar="S", default=5.0, convert=_seconds
+        ),
+    ),
+    details=(
+        "They are the ranks 0, 1, ... of one program, in this order. Each does what meshrt.join() does, on its main\n"
+        "thread, as soon as that runs Python code; then every command sees it. It stays what it was, and belongs to\n"
+        "what has started it. One that is in C code for longer than S seconds joins when it comes back."
+    ),
+    main="meshrt.spmd.attach:show",
+    offer=Offer.SHELL,
+)
 
 COMMAND = Command(
     "attach",
@@ -35,4 +64,5 @@ COMMAND = Command(
     record={
         "session": "the row of the rank as in `list`, and `prompt`, `text` (what it wrote last), `reason`, `code`",
     },
+    processes=_PROCESSES,
 )

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Option, Outcome, ranks
+from meshrt.commandline.command import (
+    AnyCommand,
+    Argument,
+    Arguments,
+    Command,
+    Group,
+    Kind,
+    Offer,
+    Option,
+    Outcome,
+    ranks,
+)
+from meshrt.commandline.parser import pid
 from meshrt.debug.prompt.context import Prompt, plain
 from meshrt.inspect.operations import Where
 from meshrt.inspect.text import render_stacks
@@ -14,6 +26,30 @@ def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
     stacks = prompt.client.ask(Where(**arguments))
     return Outcome(render_stacks(stacks), plain(stacks))
 
+
+_PROCESSES: AnyCommand = Command(
+    "where",
+    "show the stacks of Python processes that meshrt has not started, merged in the same way",
+    group=Group.LOOK,
+    options=(
+        Option(
+            "--pid",
+            "these processes, which are the ranks 0, 1, ... in this order",
+            "pids",
+            "PID",
+            several=True,
+            convert=pid,
+        ),
+        Option("-v, --verbose", "show the stack frames and threads of libraries and of Python, too"),
+        Option("--json", "one object instead of text (docs/json.md)"),
+    ),
+    details=(
+        "Of any Python that py-spy can read, which has to be installed. Each process is stopped for some\n"
+        "milliseconds, and goes on unchanged. It takes the right to look into them, which root has."
+    ),
+    main="meshrt.inspect.processes:show",
+    offer=Offer.SHELL,
+)
 
 COMMAND = Command(
     "where",
@@ -33,4 +69,5 @@ COMMAND = Command(
         "left_out": "how many meshes there are beyond",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
     },
+    processes=_PROCESSES,
 )

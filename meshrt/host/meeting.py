@@ -33,7 +33,12 @@ _READ, _DESCRIPTORS = 1 << 16, 4
 
 
 def meeting_path(name: str) -> str:
-    """Return where processes of this machine meet their agent. Raises UsageError, OSError: there is no safe place."""
+    """Return where processes of this machine meet their agent. Raises UsageError, OSError: there is no safe place.
+
+    A name that is a path is that place: processes whose environments name different places meet there.
+    """
+    if os.path.isabs(name):
+        return name
     return str(make_runtime_base() / f"meet-{name}")
 
 

@@ -195,7 +195,12 @@ def holder(code: CodeType, lasti: int) -> str:
         return ""
     if here.opname in ("SEND", "YIELD_VALUE", "RESUME", "GET_AWAITABLE"):
         return ""
-    if here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH")):
+    enters = here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH"))
+    if here.opname.startswith("CALL") and instructions and instructions[-1].opname == "LOAD_SPECIAL":  # since 3.14
+        enters = True
+        while instructions and instructions[-1].opname in ("LOAD_SPECIAL", "SWAP", "COPY"):
+            instructions.pop()
+    if enters:
         # Its own columns are those of the statement; the context manager was loaded just before.
         position = (instructions[-1].positions if instructions else None) or position
     begin = (position.lineno, position.col_offset)
@@ -210,7 +215,7 @@ def holder(code: CodeType, lasti: int) -> str:
         elif instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")) and names:
             names.append(str(instruction.argval))
     text = ".".join(names)
-    if here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH")):
+    if enters:
         text = f"with {text}" if text else "with"
     elif here.opname.startswith("FOR_ITER"):
         text = f"for ... in {text}" if text else "for"

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import hashlib
 import math
 import os
-import socket
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from meshrt.actor.context import enter
 from meshrt.actor.joined import MainCall
-from meshrt.errors import MeshError, UsageError
-from meshrt.host.meeting import meeting_path
+from meshrt.errors import UsageError
 from meshrt.mesh.spec import check_name
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
 from meshrt.spmd.membership import Membership
-from meshrt.spmd.parts import JOB_PROGRAM, JobSpec, job_environment
+from meshrt.spmd.parts import Arrival, JobSpec
 from meshrt.spmd.place import Place, place_of
-from meshrt.transport.helper import interpreter
-from meshrt.transport.places import make_runtime_base
+from meshrt.spmd.starting import Starting
 from meshrt.transport.process import has_runtime
 
-__all__ = ["join"]
-
-#: Seconds for the program of a job to let processes in.
-_START = 30.0
-_LOOK = 0.02
-#: A program that is nobody's child: its starter need not wait for it. A shell gives what it starts in the background no
-#: standard input, so the command is brought by another descriptor.
-_DETACH = ["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 3<&- >/dev/null &', "sh"]
+__all__ = ["arrive", "join"]
 
 _membership: Membership | None = None
 
@@ -64,12 +51,8 @@ def join(
     Raises:
         UsageError: An argument is invalid; this is not the main thread; the process is a part of a program already.
     """
-    global _membership
     check_name("an actor", name)
-    if threading.current_thread() is not threading.main_thread():
-        raise UsageError("join() is for the main thread of a process")
-    if has_runtime() or (_membership is not None and _membership.pid == os.getpid()):
-        raise UsageError("this process is a part of a program already")
+    _check_free()
     place = place_of(os.environ) if rank is None else None
     sizes = _sizes(mesh, place)
     count = math.prod(sizes.values())
@@ -78,17 +61,63 @@ def join(
     spec = _spec(name, sizes, place, alone=mesh is None and place is None)
     if place is not None:
         rank = place.rank
-    call = MainCall(name, "run", Main(), Shape.from_extent(sizes), -1 if rank is None else rank)
-    enter(call.context)
     starts = place is None or place.local_rank == 0
-    _membership = Membership(
-        spec.meeting, call, os.memfd_create("meshrt-fault", os.MFD_CLOEXEC), before=_Starting(spec) if starts else None
-    )
-    _watch_end(_membership)
-    if _membership.wait(wait):
+    membership = _take_part(spec, -1 if rank is None else rank, Starting(spec) if starts else None)
+    if membership.wait(wait):
         return True
-    print(f"meshrt: this process has not joined: {_membership.why}", file=sys.stderr, flush=True)
+    print(f"meshrt: this process has not joined: {membership.why}", file=sys.stderr, flush=True)
     return False
+
+
+def arrive(part: str, settled: Callable[[str], object]) -> None:
+    """Become a rank as `meshrt attach` says: nothing is waited for, or printed. The main thread.
+
+    Args:
+        part: An `Arrival`, as JSON.
+        settled: Called on another thread when it has joined, with ``""``, or with the reason why it never will.
+    Raises:
+        UsageError: The process is a part of a program already.
+    """
+    arrival = Arrival.from_json(part)
+    spec = JobSpec.from_json(arrival.spec)
+    starting = Starting(spec, arrival.command, arrival.variables, quiet=True)
+    _take_part(spec, arrival.rank, starting, settled=settled, quiet=True)
+
+
+def _take_part(
+    spec: JobSpec,
+    rank: int,
+    starting: Starting | None,
+    *,
+    settled: Callable[[str], object] | None = None,
+    quiet: bool = False,
+) -> Membership:
+    """Have this process become a rank of a program, on a thread of its own. The main thread.
+
+    Args:
+        spec: The program.
+        rank: -1: the first one that is free.
+        starting: Starts the program; None: another process does.
+        settled: See `Membership`.
+        quiet: The process writes nothing of meshrt to its standard error.
+    Raises:
+        UsageError: This is not the main thread; the process is a part of a program already.
+    """
+    global _membership
+    _check_free()
+    call = MainCall(spec.actor, "run", Main(), Shape.from_extent(spec.sizes), rank, quiet=quiet)
+    enter(call.context)
+    stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
+    _membership = Membership(spec.meeting, call, stacks, before=starting, settled=settled)
+    _watch_end(_membership)
+    return _membership
+
+
+def _check_free() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("join() is for the main thread of a process")
+    if has_runtime() or (_membership is not None and _membership.pid == os.getpid()):
+        raise UsageError("this process is a part of a program already")
 
 
 def _sizes(mesh: int | Mapping[str, int] | None, place: Place | None) -> dict[str, int]:
@@ -114,47 +143,6 @@ def _spec(name: str, sizes: Mapping[str, int], place: Place | None, *, alone: bo
         meeting, launcher, host, hosts = hashlib.sha256(what.encode()).hexdigest()[:16], "join()", 0, 1
     words = sys.orig_argv[1:]
     return JobSpec(meeting, dict(sizes), words, name, launcher, host, hosts, os.getpid(), name)
-
-
-class _Starting:
-    """Starts the program, unless another process has. On the thread that joins."""
-
-    def __init__(self, spec: JobSpec) -> None:
-        self._spec = spec
-
-    def __call__(self) -> None:
-        """Raises OSError, MeshError: it cannot be started."""
-        base = os.open(make_runtime_base(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(base, fcntl.LOCK_EX)  # one of those that join at once starts it
-            if not self._answers():
-                self._start()
-        finally:
-            os.close(base)
-
-    def _answers(self) -> bool:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            try:
-                sock.connect(meeting_path(self._spec.meeting))
-            except (FileNotFoundError, ConnectionRefusedError):
-                return False
-        return True
-
-    def _start(self) -> None:
-        done = subprocess.run(
-            [*_DETACH, *interpreter(), str(JOB_PROGRAM)],
-            input=self._spec.to_json().encode(),
-            start_new_session=True,
-            env=job_environment(),
-            check=False,
-        )
-        if done.returncode:
-            raise MeshError(f"the program of the job cannot be started: /bin/sh has exited with {done.returncode}")
-        deadline = time.monotonic() + _START
-        while not self._answers():
-            if time.monotonic() > deadline:
-                raise MeshError(f"the program of the job does not let processes in after {_START:g} s")
-            time.sleep(_LOOK)
 
 
 def _watch_end(membership: Membership) -> None:

@@ -57,6 +57,7 @@ class Membership:
         stacks: A descriptor of the file that faulthandler is to write to.
         watcher: A descriptor of a socket by which the parent knows that the end of this process was noticed; -1: none.
         before: Called first, on the thread that joins; what it raises is why the process has not joined.
+        settled: Called last, on that thread: with ``""`` if the process has joined, or why it never will.
     """
 
     def __init__(
@@ -66,10 +67,12 @@ class Membership:
         stacks: int,
         watcher: int = -1,
         before: Callable[[], object] | None = None,
+        settled: Callable[[str], object] | None = None,
     ) -> None:
         #: A fork of it is another process.
         self.pid = os.getpid()
         self._before = before
+        self._told = settled
         self._meeting = meeting
         self._main = main
         self._descriptors = _Descriptors(stacks, watcher)
@@ -114,6 +117,8 @@ class Membership:
                 if descriptor >= 0:
                     with contextlib.suppress(OSError):  # the script has closed all
                         os.close(descriptor)
+            if self._told is not None:
+                self._told("" if self._rank is not None else self.why)
 
     def _try(self) -> bool:
         """Join; returns whether that is done. Raises OSError, MeshError: it cannot be."""
@@ -126,7 +131,7 @@ class Membership:
                 raise MeshError("the host agent belongs to another user")
             sock.settimeout(_ANSWER)
             given = [each for each in (self._descriptors.stacks, self._descriptors.watcher) if each >= 0]
-            socket.send_fds(sock, [control_frame(AskToJoin(self._main.context.base_rank))], given)
+            socket.send_fds(sock, [control_frame(AskToJoin(self._main.context.base_rank))], given, socket.MSG_NOSIGNAL)
             try:
                 answer, descriptors = _receive(sock)
             except (ConnectionError, ProtocolError):
@@ -152,7 +157,7 @@ class Membership:
         rank = JoinedRank(_birth(welcome), plumbing, self._main)
         rank.join()
         self._rank = rank
-        meeting.sendall(control_frame(Ready()))
+        meeting.sendall(control_frame(Ready()), socket.MSG_NOSIGNAL)
         self._settled.set()
         if self._late:
             print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from meshrt.show.records import to_text
 from meshrt.transport.directories import ERROR_FILE
 
-__all__ = ["ACTOR", "JOB_PROGRAM", "PART", "SCRIPT_PROGRAM", "JobSpec", "Part", "job_environment"]
+__all__ = ["ACTOR", "JOB_PROGRAM", "PART", "SCRIPT_PROGRAM", "Arrival", "JobSpec", "Part", "job_environment"]
 
 JOB_PROGRAM = Path(__file__).with_name("job.py")
 SCRIPT_PROGRAM = Path(__file__).with_name("script_main.py")
@@ -73,6 +73,31 @@ class JobSpec(NamedTuple):
     hosts: int
     parent: int
     name: str = "run"
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return to_text([*self])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what `to_json` has written."""
+        return cls(*json.loads(text))
+
+
+class Arrival(NamedTuple):
+    """The part of a process that `meshrt attach` takes in.
+
+    Attributes:
+        spec: The program, a `JobSpec` as JSON: the first process to arrive starts it.
+        rank: Of this process.
+        command: The interpreter of that program, and its options: that of the command, which has all that it needs.
+        variables: Of its environment, beside those of this process.
+    """
+
+    spec: str
+    rank: int
+    command: list[str]
+    variables: dict[str, str]
 
     def to_json(self) -> str:
         """Return it as text."""

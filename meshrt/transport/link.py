@@ -36,6 +36,8 @@ _RECV_SMALL = 1 << 12
 _IOV = 64
 #: The kernel cannot do it now: the socket is full or empty, or memory is short. It is tried again.
 LATER = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
+#: Where a process has set SIGPIPE back to what the kernel does with it, a peer that has ended must not end it.
+_FLAGS = socket.MSG_NOSIGNAL
 #: What the kernel may hold of a link: a payload of this size is written at once, without waking each other in turns.
 _SEND_BUFFER = 1 << 20
 
@@ -49,8 +51,10 @@ class Connection(Protocol):
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
     def recv(self, size: int, flags: int = 0, /) -> bytes: ...
     def recv_into(self, target: memoryview, /) -> int: ...
-    def send(self, data: bytes | bytearray | memoryview, /) -> int: ...
-    def sendmsg(self, parts: Sequence[bytes | bytearray | memoryview], /) -> int: ...
+    def send(self, data: bytes | bytearray | memoryview, flags: int = 0, /) -> int: ...
+    def sendmsg(
+        self, parts: Sequence[bytes | bytearray | memoryview], ancillary: tuple[()] = (), flags: int = 0, /
+    ) -> int: ...
     def detach(self) -> int: ...
     def close(self) -> None: ...
 
@@ -132,7 +136,7 @@ class Link:
                 if len(parts) == 1:
                     data = parts[0]
                     try:
-                        sent = self.sock.send(data)
+                        sent = self.sock.send(data, _FLAGS)
                     except OSError as error:
                         if error.errno not in LATER:
                             self.reader_gone = True
@@ -177,7 +181,7 @@ class Link:
         try:
             while backlog:
                 batch = [backlog[index] for index in range(min(len(backlog), _IOV))]
-                sent = self.sock.sendmsg(batch)
+                sent = self.sock.sendmsg(batch, (), _FLAGS)
                 self.backlog_bytes -= sent
                 while sent:
                     part = backlog[0]

@@ -171,8 +171,8 @@ class SecureSocket:
             self._peeked = self._peeked[count:]
             return count
 
-    def send(self, data: _Part) -> int:
-        """Take some of ``data``; returns how many bytes.
+    def send(self, data: _Part, _flags: int = 0) -> int:
+        """Take some of ``data``; returns how many bytes. The flags are always those of this class.
 
         Raises:
             BlockingIOError: None can be taken now. `flush` of the link tries again when the socket is writable.
@@ -180,7 +180,7 @@ class SecureSocket:
         """
         return self.sendmsg([data])
 
-    def sendmsg(self, parts: Sequence[_Part]) -> int:
+    def sendmsg(self, parts: Sequence[_Part], _ancillary: tuple[()] = (), _flags: int = 0) -> int:
         """As `send`, for several parts."""
         with self._lock:
             self._write_unsent()
@@ -235,14 +235,14 @@ class SecureSocket:
     def _say_why(self) -> None:
         """Send the alert that tells the peer of an error, if the kernel takes it."""
         try:
-            self._sock.send(self._outgoing.read())
+            self._sock.send(self._outgoing.read(), socket.MSG_NOSIGNAL)
         except OSError:
             pass  # the peer sees the end of the connection
 
     def _write_unsent(self) -> None:
         """Raises BlockingIOError: not all of it was taken."""
         while self._unsent:
-            sent = self._sock.send(self._unsent)
+            sent = self._sock.send(self._unsent, socket.MSG_NOSIGNAL)
             self._unsent = memoryview(self._unsent)[sent:] if sent < len(self._unsent) else b""
 
     def _decrypt_some(self, size: int) -> bytes:

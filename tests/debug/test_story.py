@@ -64,6 +64,8 @@ def shows(me: Screen, begin: str, line: str) -> None:
     me.types(line)
     for text in told(begin, line):
         for part in _VARIES.split(text.strip(" ├└│")):
+            if sys.version_info >= (3, 14):  # its text of this error
+                part = part.replace("float division by zero", "division by zero")
             if part.strip(" ,()[]|"):
                 me.sees(part.strip())
     me.sees("meshrt_dbg>" if "attach" not in line else "(trainer")
@@ -131,9 +133,7 @@ def test_one_crashes_and_nobody_is_there(tmp_path: Path) -> None:
         assert program.wait(30) == 1
     (file,) = state.rglob("post-mortem/*.json")
     with screen("-m", "meshrt.debug", "--open", str(file), cwd=tmp_path) as me:
-        me.sees(
-            "trainer.step raised on rank 9", "ZeroDivisionError: float division by zero", "-> gradient", "(trainer 9"
-        )
+        me.sees("trainer.step raised on rank 9", "division by zero", "-> gradient", "(trainer 9")
         for line, text in (
             ("p batch", "0.0"),
             ("w", "step()"),

@@ -34,7 +34,8 @@ def _commands(offer: Offer) -> list[AnyCommand]:
 
 
 def _shell() -> list[str]:
-    rows = [_row(_code(f"meshrt {each.usage(Offer.SHELL)}"), each.summary) for each in _commands(Offer.SHELL)]
+    forms = [form for each in _commands(Offer.SHELL) for form in each.forms(Offer.SHELL)]
+    rows = [_row(_code(f"meshrt {each.usage(Offer.SHELL)}"), each.summary) for each in forms]
     return ["| command | what it does |", "|---|---|", *rows]
 
 

@@ -51,7 +51,7 @@ def run(coroutine: Coroutine[object, None, T], console: Console) -> T:
 
     outer = asyncio._get_running_loop()
     hooks = sys.get_asyncgen_hooks()
-    loop = _begin()
+    loop, current = _begin(outer)
     try:
         task = loop.create_task(coroutine)
         console.cancel = lambda: _cancel(loop, task)
@@ -69,20 +69,28 @@ def run(coroutine: Coroutine[object, None, T], console: Console) -> T:
             raise RuntimeError(_ELSEWHERE) from error
         raise
     finally:
-        _end(loop, outer, hooks)
+        _end(loop, outer, current, hooks)
 
 
 @never_broken
-def _begin() -> asyncio.AbstractEventLoop:
+def _begin(outer: asyncio.AbstractEventLoop | None) -> tuple[asyncio.AbstractEventLoop, object]:
+    """Return a new loop, and the task that runs on this thread: from 3.14 on it keeps others from running there."""
     import asyncio  # start-up: as above
 
-    loop = asyncio.new_event_loop()
+    loop, current = asyncio.new_event_loop(), None
+    if sys.version_info >= (3, 14) and outer is not None:
+        current = asyncio.tasks._swap_current_task(outer, None)
     asyncio._set_running_loop(None)
-    return loop
+    return loop, current
 
 
 @never_broken
-def _end(loop: asyncio.AbstractEventLoop, outer: asyncio.AbstractEventLoop | None, hooks: sys._asyncgen_hooks) -> None:
+def _end(
+    loop: asyncio.AbstractEventLoop,
+    outer: asyncio.AbstractEventLoop | None,
+    current: object,
+    hooks: sys._asyncgen_hooks,
+) -> None:
     """Close ``loop``, and restore the loop that ran on this thread before, wherever the coroutine was interrupted."""
     import asyncio  # start-up: as above
 
@@ -92,6 +100,8 @@ def _end(loop: asyncio.AbstractEventLoop, outer: asyncio.AbstractEventLoop | Non
         loop.close()
     finally:
         asyncio._set_running_loop(outer)
+        if sys.version_info >= (3, 14) and outer is not None:
+            asyncio.tasks._swap_current_task(outer, current)
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> None:

@@ -42,9 +42,14 @@ class NoCodeError(LookupError):
 def nested(code: CodeType) -> Iterator[CodeType]:
     """Return ``code`` and every code object in it, outer ones first."""
     yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from nested(constant)
+    for constant in _constants(code):
+        yield from nested(constant)
+
+
+def _constants(code: CodeType) -> list[CodeType]:
+    """Return the code objects in ``code``, but for the annotations, which are functions from 3.14 on."""
+    found = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return [constant for constant in found if constant.co_name != "__annotate__"]
 
 
 def is_module(code: CodeType) -> bool:
@@ -122,7 +127,7 @@ def _between(line: int, above: tuple[int, CodeType | None], below: tuple[int, Co
 
 def _headers(module: CodeType) -> list[tuple[int, CodeType]]:
     """Return the functions that a module or a class defines, with the line where each definition starts."""
-    functions = [code for code in module.co_consts if isinstance(code, CodeType) and not is_module(code)]
+    functions = [code for code in _constants(module) if not is_module(code)]
     return [(code.co_firstlineno, code) for code in functions if body_of(code)[:1] > [code.co_firstlineno]]
 
 

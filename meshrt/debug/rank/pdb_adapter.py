@@ -149,11 +149,14 @@ class PdbAdapter(BdbAdapter, _Pdb):
     @property
     def names(self) -> MutableMapping[str, object]:
         """The variables that expressions and statements see in `frame`."""
+        if sys.version_info >= (3, 14):  # where pdb reads those of the frame each time
+            return cast(MutableMapping[str, object], self.curframe.f_locals if self.curframe is not None else {})
         return cast(MutableMapping[str, object], self.curframe_locals)
 
     @names.setter
     def names(self, names: MutableMapping[str, object]) -> None:
-        self.curframe_locals = names
+        if sys.version_info < (3, 14):
+            self.curframe_locals = names
 
     def open(self, frame: FrameType) -> None:
         """Open the prompt at ``frame``; returns when the thread is resumed."""
@@ -211,10 +214,13 @@ class PdbAdapter(BdbAdapter, _Pdb):
         self.reading.read(super()._cmdloop)
 
     def bp_commands(self, frame: FrameType) -> bool:
-        """Run the commands of a breakpoint on the console. Return whether a prompt follows."""
+        """Run the commands of a breakpoint on the console. Return whether a prompt follows.
+
+        From 3.14 on they are the first lines of the prompt that follows in any case.
+        """
         with routed(self._shared.console):
             wants_prompt = super().bp_commands(frame)
-        if not wants_prompt:
+        if not wants_prompt and sys.version_info < (3, 14):
             self._shared.events.printed()
         return wants_prompt
 

@@ -267,7 +267,7 @@ def test_an_exception_keeps_what_the_frames_of_its_traceback_held() -> None:
         assert also
         return failed()
 
-    assert near(measure(calls()[0]), 2 * MIB), "a frame keeps the one that has called it"
+    assert near(measure(calls()[0]), 2 * MIB, slack=4000), "a frame keeps the one that has called it"
     error.with_traceback(None)
     del frame
     assert near(measure(error), 0)

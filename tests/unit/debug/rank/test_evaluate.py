@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from typing import Any
 
@@ -135,6 +136,7 @@ def test_an_error_is_not_kept_for_the_next_stop(rank: FakeRank) -> None:
     rank.end()
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="pdb runs such commands as lines of the prompt there")
 def test_an_error_of_commands_that_run_on_is_not_kept(rank: FakeRank) -> None:
     rank.start(endpoints.loop)
     rank.stopped()
