@@ -28,6 +28,8 @@ NEEDS = {
     "dap_cost": "debugpy",
     "hosts": "numpy",
     "hosts_ray": "ray",
+    "scripts": "torch",
+    "scripts_where": "torch",
 }
 """Packages without which a scenario is left out."""
 ROW_NEEDS = {"memory_lists_ratio": "guppy"}

@@ -16,6 +16,7 @@ ON_REQUEST = ("large", "hosts_large")
 
 STOPPED = 64
 IDE = 16
+SCRIPT = 4
 LARGE = 1024
 HOSTS_RANKS = 16
 LARGE_HOSTS = 64
@@ -124,7 +125,7 @@ def debugger_rows() -> list[Row]:
     ):
         bars = (Bar("<=", limit),) if limit else ()
         rows.append(Row(value, label, unit, "memory", STOPPED, value, bars))
-    rows += ide_rows() + hosts_rows()
+    rows += ide_rows() + hosts_rows() + script_rows()
     large = {"spawn": "spawn of", "call": "call to", "list": "list,", "where": "where,", "cast": "cast n to"}
     for word, label in large.items():
         key = f"large_{word}"
@@ -153,6 +154,21 @@ def ide_rows() -> list[Row]:
     add("dap_cost", 1, "dap_loop_after", "speed of a loop after an IDE / before", "x", Bar(">=", 0.95))
     add("dap_cost", 1, "dap_loop_noise", "... without an IDE, later / before", "x")
     return rows
+
+
+def script_rows() -> list[Row]:
+    """Return the rows of a script that is not written as actors, under torchrun."""
+
+    def row(scenario: str, ranks: int, value: str, label: str, unit: str, *bars: Bar) -> Row:
+        return Row(value, label, unit, scenario, ranks, value, bars)
+
+    return [
+        row("scripts", SCRIPT, "scripts_start", f"start of {SCRIPT} scripts, behind torchrun's", "s", Bar("<=", 0.3)),
+        row("scripts", SCRIPT, "scripts_step", "step of it / under torchrun alone", "x", Bar("<=", 1.01)),
+        row("scripts", SCRIPT, "scripts_pss", "memory of a rank, behind torchrun's, PSS", "MiB", Bar("<=", 6)),
+        row("scripts_where", STOPPED, "scripts_where", f"meshrt where at {STOPPED} ranks of a script", "s"),
+        row("scripts_where", STOPPED, "scripts_where_behind", "... behind meshrt --version", "s", Bar("<=", 0.1)),
+    ]
 
 
 def hosts_rows() -> list[Row]:

@@ -25,6 +25,8 @@ ELSEWHERE = {
     "dap": "bench.dap",
     "dap_many": "bench.dap",
     "dap_cost": "bench.dap",
+    "scripts": "bench.scripts",
+    "scripts_where": "bench.scripts",
 }
 """Scenarios that not every contestant can play, and the package that each of them stands in."""
 
