@@ -110,7 +110,12 @@ def _compare(
 
 
 def _parties(members: Mapping[int, GroupFacts]) -> dict[str, tuple[int, ...]]:
-    """Return what ranks are in, in words, and which they are; one party if all of them fit together."""
+    """Return what ranks are in, in words, and which they are; one party if all of them fit together.
+
+    The names that come from the recorder are not compared with those of functions.
+    """
+    if len({group.recorded for group in members.values()}) > 1:
+        return {"": tuple(members)}
     operations = {group.operation for group in members.values()}
     sizes = {group.sizes for group in members.values()}
     sized = len(operations) == 1 and operations <= _SAME_SIZES and len(sizes) > 1 and "" not in sizes

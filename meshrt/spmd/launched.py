@@ -18,7 +18,7 @@ from meshrt.errors import UsageError
 from meshrt.failure.run import Below, run_below
 from meshrt.spmd.parts import ACTOR, JOB_PROGRAM, PART, SCRIPT_PROGRAM, JobSpec, Part, job_environment
 from meshrt.spmd.place import Place
-from meshrt.spmd.world import RECORDING, dimensions
+from meshrt.spmd.world import dimensions
 from meshrt.transport.helper import interpreter
 
 __all__ = ["run"]
@@ -57,7 +57,7 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
         # A copy of its own: the script's process closes it when the agent has it.
         part = Part(place.name, place.rank, sizes, ACTOR, os.dup(stacks), watcher.detach())
         command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]
-        env = {PART: part.to_json(), **{name: os.environ.get(name, value) for name, value in RECORDING.items()}}
+        env = {PART: part.to_json()}
         return Below(command, env, (part.stacks, part.watcher), noticed, failed)
 
     return run_below(prepare)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from meshrt.errors import UsageError
 
-__all__ = ["RECORDING", "World", "dimensions"]
+__all__ = ["World", "dimensions"]
 
 
 def dimensions(ranks: int | None, text: str) -> dict[str, int]:
@@ -38,10 +38,6 @@ def dimensions(ranks: int | None, text: str) -> dict[str, int]:
     if ranks is not None and ranks != count:
         raise UsageError(f"--mesh {text} has {count} ranks, and -n is {ranks}; leave out one of them")
     return sizes
-
-
-#: Has torch record the collectives that are entered, so that `where` can name them; as many as it keeps for NCCL.
-RECORDING = {"TORCH_FR_BUFFER_SIZE": "2000"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,6 @@ class World:
             "TORCHELASTIC_MAX_RESTARTS": str(self.max_restarts),
             "TORCHELASTIC_RUN_ID": self.run_id,
             "TORCHELASTIC_USE_AGENT_STORE": "False",
-            **{name: given.get(name, value) for name, value in RECORDING.items()},
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": given.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         }
         if self.size > 1 and "OMP_NUM_THREADS" not in given:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
 from meshrt.collectives.late import Late, add_collectives, late_for
@@ -98,6 +99,12 @@ def test_different_collectives_with_one_number_are_a_mismatch(mine: tuple[str, s
     assert found.text.startswith("collective #5 of dp is not the same on all ranks, for 9 s: main ranks 0, 1 and 3 in ")
     (told,) = waits_of(made, NAMES).waits
     assert told.mismatch and not told.cycle and [end.ranks for end in told.ends] == [[0, 1, 3], [2]]
+
+
+def test_names_of_the_recorder_are_not_compared_with_those_of_functions() -> None:
+    recorded = replace(group("dp", "0-1", 5, "_all_gather_base"), recorded=True)
+    made = graph_of({0: inside(0, recorded), 1: inside(1, group("dp", "0-1", 5, "all_gather_into_tensor"))})
+    assert lines(made) == [] and not made.mismatches
 
 
 def test_sizes_may_differ_where_an_operation_allows_it() -> None:

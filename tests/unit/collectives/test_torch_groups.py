@@ -99,15 +99,16 @@ def test_the_recorder_knows_what_has_not_ended(monkeypatch: pytest.MonkeyPatch) 
     assert world is not None and world.groups[world.blocked].name == "dp"
 
 
-def all_reduce(module: ModuleType, group: Group | None = None) -> object:
+def all_reduce(module: ModuleType, tensor: object, group: Group | None = None) -> object:
     return read_world([HERE])
 
 
-def test_without_the_recorder_the_stack_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stack_tells_before_the_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Group("0", "default_pg", 7), Group("1", "mesh_dp", 3)
-    module = torch_of(monkeypatch, *groups)
+    module = torch_of(monkeypatch, *groups)  # there is no recorder
     world = read_world([HERE])
     assert world is not None and world.actor == ""
     for group, expected in ((None, "all_reduce #7 of default_pg"), (groups[1], "all_reduce #3 of dp")):
-        found: Any = all_reduce(module, group)
+        found: Any = all_reduce(module, SimpleNamespace(shape=(4, 8)), group)
         assert found.groups[found.blocked].collective == expected and found.groups[found.blocked].seconds == 3.0
+        assert found.groups[found.blocked].sizes == "[4, 8]" and not found.groups[found.blocked].recorded
