@@ -2,8 +2,8 @@
 
 A collective is known from the stack of the thread that is in a function of `torch.distributed`, and the counter of its
 group. Where the stack does not tell, as in ``backward()`` or ``handle.wait()``, torch's flight recorder does. It keeps
-the last 2000 that were entered, unless ``TORCH_FR_BUFFER_SIZE`` says otherwise. To read these takes up to 70 ms (measured
-with torch 2.13 and gloo).
+the last 2000 that were entered, unless ``TORCH_FR_BUFFER_SIZE`` says otherwise. To read these takes up to 70 ms (as
+measured with torch 2.13 and gloo).
 
 All of it is private to torch. A part that is missing or different leads to no facts, never to an error. On the control
 thread.
