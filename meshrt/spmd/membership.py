@@ -109,11 +109,12 @@ class Membership:
         except (OSError, MeshError) as error:
             self.why = str(error)
         finally:
-            self._settled.set()
             for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
                 if descriptor >= 0:
                     with contextlib.suppress(OSError):  # the script has closed all
                         os.close(descriptor)
+            # Last: the script begins now, and may close all descriptors. Their numbers are those of its own files then.
+            self._settled.set()
 
     def _try(self) -> bool:
         """Join; returns whether that is done. Raises OSError, MeshError: it cannot be."""
@@ -153,7 +154,6 @@ class Membership:
         rank.join()
         self._rank = rank
         meeting.sendall(control_frame(Ready()))
-        self._settled.set()
         if self._late:
             print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)
 
