@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from types import TracebackType
 
-__all__ = ["EVENT_LOOP_FILES", "INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file"]
+__all__ = ["EVENT_LOOP_FILES", "INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file", "without_runtime"]
 
 #: Files below this directory belong to the runtime, all others do not.
 RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -24,3 +25,10 @@ INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-
 def is_library_file(filename: str) -> bool:
     """Whether ``filename`` came with Python or was installed: library code that the user's code calls."""
     return filename.startswith((STDLIB_FILES, "<frozen ")) or any(part in filename for part in INSTALLED)
+
+
+def without_runtime(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the first frame on that is not of the runtime, which has called it."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES):
+        traceback = traceback.tb_next
+    return traceback

@@ -14,6 +14,7 @@ import threading
 import traceback
 from typing import NoReturn
 
+from meshrt.files import without_runtime
 from meshrt.wire.codec import text_of
 
 __all__ = ["StopInterrupt", "end_forked_child", "exit_code", "hold_sigterm_in_forks"]
@@ -31,7 +32,7 @@ def exit_code(error: BaseException | None) -> int:
         return 0
     with contextlib.suppress(OSError, ValueError):  # user code may have closed the streams
         if not isinstance(error, SystemExit):
-            traceback.print_exception(error)
+            traceback.print_exception(error.with_traceback(without_runtime(error.__traceback__)))
         elif error.code is None or isinstance(error.code, int):
             return error.code or 0
         else:

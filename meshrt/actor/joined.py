@@ -42,6 +42,7 @@ __all__ = ["JoinedRank", "MainCall"]
 
 #: Seconds for the last messages of the control thread.
 _SETTLE = 1.0
+_CLOSED = "the script has closed the descriptors of meshrt; it goes on, and the tools do not see it any more"
 
 
 class MainCall:
@@ -140,14 +141,19 @@ class JoinedRank(RankProcess):
         """
         if os.getpid() != self.pid:  # a fork that has come back from the script
             return False
-        if not self.lost:
-            try:
-                found = os.fstat(self._plumbing.control.fileno())
-            except OSError:
-                found = None
-            if found is None or not os.path.samestat(found, self._control):
-                self._lost()
+        if not self.lost and self._is_closed():
+            self._lost()
         return not self.lost
+
+    def _is_closed(self) -> bool:
+        """Whether the script has closed the connection to the program."""
+        number = self._plumbing.control.fileno()
+        if number < 0:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(number), self._control)
+        except OSError:
+            return True
 
     def raised(self, error: BaseException) -> None:
         """The call has ended by an exception, which leaves the process. The main thread, while it is handled."""
@@ -177,10 +183,11 @@ class JoinedRank(RankProcess):
         self.control.settle(_SETTLE)
 
     def _lost(self) -> None:
-        """The program is gone. On the control thread."""
+        """The program is gone, or cannot be reached any more. On the control thread."""
         self.lost = True
         if not self.rank and not self._call.quiet:  # one line for all
-            print("meshrt: the program of this job has ended; its ranks go on without it", file=sys.stderr, flush=True)
+            why = _CLOSED if self._is_closed() else "the program of this job has ended; its ranks go on without it"
+            print(f"meshrt: {why}", file=sys.stderr, flush=True)
         sys.breakpointhook = sys.__breakpointhook__
         if hooks.program_lost:
             hooks.run(hooks.program_lost)

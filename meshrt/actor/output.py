@@ -19,7 +19,9 @@ class LineOutput(io.RawIOBase):
     threads never mix, and a line of a second actor carries its name (`meshrt.host.output.MARK`).
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, name: str = "") -> None:
+        #: What Python calls the stream, ``"<stdout>"``: scripts may ask for it.
+        self.name = name
         self._fd = fd
         self._lock = threading.RLock()
         self._pending: dict[int, bytes] = {}
@@ -89,7 +91,7 @@ def install_output() -> tuple[LineOutput, LineOutput]:
     """Replace ``sys.stdout`` and ``sys.stderr`` of this process; returns the raw streams."""
     import sys  # start-up: nothing else here needs it
 
-    raws = (LineOutput(1), LineOutput(2))
+    raws = (LineOutput(1, "<stdout>"), LineOutput(2, "<stderr>"))
     sys.stdout = io.TextIOWrapper(raws[0], encoding="utf-8", errors="backslashreplace", write_through=True)
     sys.stderr = io.TextIOWrapper(raws[1], encoding="utf-8", errors="backslashreplace", write_through=True)
     sys.stdin = open(os.devnull)  # noqa: SIM115 - stays open as long as the process

@@ -45,6 +45,10 @@ __all__ = ["launched_of", "rendezvous_of"]
 #: Seconds for the next rank to join when those that have joined have ended, or the process of the first one.
 _NEXT = 5.0
 _LOOK = 0.2
+#: Seconds for the ranks of other hosts, when the launcher has ended those of the first one.
+_OTHERS = 0.3
+#: How launchers end a job.
+_ENDS = (signal.SIGTERM, signal.SIGINT)
 #: Seconds for the other hosts.
 _HOSTS = 600.0
 
@@ -72,12 +76,16 @@ class _Ranks:
 
     Args:
         size: How many there are.
+        local_size: How many of them are on the first host: they are the first ones.
         has_parent: Whether the process lives that has started this one.
     """
 
-    def __init__(self, size: int, has_parent: Callable[[], bool]) -> None:
+    def __init__(self, size: int, local_size: int, has_parent: Callable[[], bool]) -> None:
         self._size = size
+        self._local_size = local_size
         self._has_parent = has_parent
+        #: Those of the first host that have ended, and whether a signal with which launchers end a job was the cause.
+        self._local_ends: dict[int, bool] = {}
         self._joined = 0
         self._alive = 0
         self._changed = threading.Condition()
@@ -86,8 +94,10 @@ class _Ranks:
         """One has joined."""
         self._change(1, 1)
 
-    def gone(self, _mesh_id: str, _rank: int, _fate: Fate) -> None:
+    def gone(self, _mesh_id: str, rank: int, fate: Fate) -> None:
         """One has ended."""
+        if rank < self._local_size:
+            self._local_ends[rank] = fate.signal in _ENDS
         self._change(0, -1)
 
     def _change(self, joined: int, alive: int) -> None:
@@ -97,12 +107,24 @@ class _Ranks:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait for the end of all. Processes that do not join, as they have ended before, are not waited for long."""
+        """Wait for the end of all.
+
+        Processes that do not join, as they have ended before, are not waited for long. Nor are the others when the
+        launcher has ended all of the first host: it may end its hosts one after the other, and ends itself with the
+        last one. The report would be lost then.
+        """
         seen = 0
         with self._changed:
             while self._has_more(seen):
-                self._changed.wait_for(lambda: not self._alive)
+                self._changed.wait_for(lambda: not self._alive or self._is_ended())
+                if self._is_ended():
+                    self._changed.wait_for(lambda: not self._alive, _OTHERS)
+                    return
                 seen = self._joined
+
+    def _is_ended(self) -> bool:
+        """Whether the launcher has ended the ranks of the first host."""
+        return len(self._local_ends) == self._local_size and any(self._local_ends.values())
 
     def _has_more(self, seen: int) -> bool:
         """Wait for one that joins, beyond those that have; for the first one as long as it may come."""
@@ -126,7 +148,7 @@ def run(spec: JobSpec) -> None:
 def _run(spec: JobSpec) -> None:
     root = start_root()
     shape = Shape.from_extent(spec.sizes)
-    ranks = _Ranks(len(shape), lambda: psutil.pid_exists(spec.parent))
+    ranks = _Ranks(len(shape), len(shape) // spec.hosts, lambda: psutil.pid_exists(spec.parent))
     root.services.rank_born.append(ranks.born)
     root.services.rank_gone.append(ranks.gone)
     asked = MeshSpec.make(spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)

@@ -112,11 +112,12 @@ class Membership:
         except (OSError, MeshError) as error:
             self.why = str(error)
         finally:
-            self._settled.set()
             for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
                 if descriptor >= 0:
                     with contextlib.suppress(OSError):  # the script has closed all
                         os.close(descriptor)
+            # Last: the script begins now, and may close all descriptors. Their numbers are those of its own files then.
+            self._settled.set()
             if self._told is not None:
                 self._told("" if self._rank is not None else self.why)
 
@@ -158,7 +159,6 @@ class Membership:
         rank.join()
         self._rank = rank
         meeting.sendall(control_frame(Ready()), socket.MSG_NOSIGNAL)
-        self._settled.set()
         if self._late:
             print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)
 

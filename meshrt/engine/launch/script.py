@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 
 from meshrt.errors import UsageError
-from meshrt.files import RUNTIME_FILES
+from meshrt.files import without_runtime
 
 __all__ = ["Script"]
 
@@ -73,8 +73,11 @@ class Script:
             __file__=self._file,
             __spec__=spec,
             __loader__=loader,
+            __cached__=spec.cached if spec is not None else None,
             __package__=spec.parent if spec is not None else None,
         )
+        if sys.version_info < (3, 14):
+            main.__annotations__ = {}
         exec(self._code(), main.__dict__)
 
     def _code(self) -> CodeType:
@@ -108,11 +111,8 @@ def _spec_of(name: str) -> ModuleSpec:
 
 def _show(error: BaseException) -> None:
     """Do what Python does with an error that nothing catches, without the frames that have run the script."""
-    walker: TracebackType | None = error.__traceback__
-    while walker is not None and walker.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES):
-        walker = walker.tb_next
-    error.__traceback__ = walker
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, walker
+    own = error.__traceback__ = without_runtime(error.__traceback__)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, own
     if sys.version_info >= (3, 12):
         sys.last_exc = error
-    sys.excepthook(type(error), error, walker)
+    sys.excepthook(type(error), error, own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 
@@ -15,8 +16,8 @@ ENDED = Fate("stopped")
 SPEC = JobSpec("meet", {"hosts": 1, "gpus": 2}, ["train.py"], "main", "torchrun", 0, 1, 17)
 
 
-def ranks_of(size: int, *, parent: bool = True) -> job._Ranks:
-    return job._Ranks(size, lambda: parent)
+def ranks_of(size: int, *, local_size: int = 0, parent: bool = True) -> job._Ranks:
+    return job._Ranks(size, local_size or size, lambda: parent)
 
 
 def waiting(ranks: job._Ranks) -> threading.Thread:
@@ -32,6 +33,32 @@ def test_all_are_waited_for() -> None:
     ranks.born("m", 1)
     ranks.gone("m", 0, ENDED)
     thread.join(0.1)
+    assert thread.is_alive()
+    ranks.gone("m", 1, ENDED)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_other_hosts_are_not_waited_for_when_the_launcher_has_ended_the_first_one() -> None:
+    ranks = ranks_of(3, local_size=2)
+    for rank in range(3):
+        ranks.born("m", rank)
+    thread = waiting(ranks)
+    ranks.gone("m", 0, Fate("died", signal=signal.SIGTERM))
+    thread.join(0.5)
+    assert thread.is_alive()
+    ranks.gone("m", 1, Fate("died", exit_code=0))
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_other_hosts_are_waited_for_when_the_first_one_has_nothing_left_to_do() -> None:
+    ranks = ranks_of(2, local_size=1)
+    ranks.born("m", 0)
+    ranks.born("m", 1)
+    thread = waiting(ranks)
+    ranks.gone("m", 0, Fate("died", exit_code=0))
+    thread.join(0.5)
     assert thread.is_alive()
     ranks.gone("m", 1, ENDED)
     thread.join(10)
