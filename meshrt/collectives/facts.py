@@ -63,7 +63,7 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
         return replace(self, groups=groups)
 
 
-class GroupsMade(Report, frozen=True, tag="collectives.groups"):
+class GroupsMade(Report, frozen=True, tag="inspect.groups"):
     """The names of the process groups that a rank is a member of. Always all of them."""
 
     names: Sequence[str]
