@@ -29,6 +29,7 @@ from meshrt.actor.execute import Execution, Executor
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.process import MAIN_SIGNAL, RankProcess
 from meshrt.errors import RemoteException
+from meshrt.hooks.facts import IN_SCRIPT
 from meshrt.hooks.operations import Report
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
@@ -165,10 +166,9 @@ class JoinedRank(RankProcess):
         if hooks.endpoint_error:
             hooks.run(hooks.endpoint_error, call, error)
         hooks.run(self.host.before_raised)
-        what = self._call.context.endpoint
-        remote = replace(describe_exception(error), failure=tell_stray(error, call, what))
+        remote = replace(describe_exception(error), failure=tell_stray(error, call, IN_SCRIPT))
         # Python prints it.
-        self.report(Unhandled(call.actor, what, in_brief(remote), time.monotonic_ns(), said=True))
+        self.report(Unhandled(call.actor, IN_SCRIPT, in_brief(remote), time.monotonic_ns(), said=True))
         self.control.send(Leaving(when, reported=True))
         self._left = True
 

@@ -15,8 +15,9 @@ the order is not known: AMBIGUOUS, with all candidates.
 
 Times: the end of a process, and an exception that passed clean-up code before it was recorded, have happened within a
 span (`FailureRecord.low`, `high`). Times of two machines are compared only as exactly as their clocks are
-(`FailureRecord.slack`). Source of the idea: cause before time. TorchElastic's reports take the first of
-equal seconds, which names victims.
+(`FailureRecord.slack`). The end of a process by SIGKILL, SIGSEGV and the like may be noticed up to 0.1 s after its peers
+have got their errors. Source of the idea: cause before time. TorchElastic's reports take the first of equal seconds,
+which names victims.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ _CONSEQUENCE_TEXTS = (
     "timed out waiting",
 )  # fmt: skip
 _SIGKILL, _SIGPIPE = 9, 13
+#: Signals that end a process and that no end of a peer brings: SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV.
+_OF_ITS_OWN = frozenset({4, 7, 8, _SIGKILL, 11})
+#: On a loaded machine such an end is noticed so much later than by a peer, ns: which of the two processes runs first is
+#: not known, and a virtual machine does not count the time for which it has not run.
+_NOTICED_LATE = 100_000_000
 #: A consequence comes at most so much later, ns; a time-out may come later than that.
 _WITHIN = 30_000_000_000
 _TIME_OUT_WITHIN = 2 * 3600 * 1_000_000_000
@@ -261,12 +267,16 @@ def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause |
         for other in active
         if other.address != record.address
         and record.low - within <= other.high + other.slack(record)
-        and other.may_precede(record)
+        and (other.may_precede(record) or _was_noticed_late(other, record))
     ]
     if not possible:
         return None
     what = record.exception.type.rpartition(".")[2] if record.exception is not None else "SIGPIPE"
     return Cause("inferred", f"{what} is what a rank gets whose peer has failed", possible[0])
+
+
+def _was_noticed_late(other: FailureRecord, record: FailureRecord) -> bool:
+    return other.signal in _OF_ITS_OWN and other.low - _NOTICED_LATE <= record.high + other.slack(record)
 
 
 def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verdict:

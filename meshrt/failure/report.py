@@ -14,6 +14,8 @@ from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, grouped, is_meant
 from meshrt.failure.incident import INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
+from meshrt.files import is_library_file
+from meshrt.hooks.facts import IN_SCRIPT
 from meshrt.inspect.merged import MergedStacks
 from meshrt.inspect.text import render_stacks
 from meshrt.selection import counted, fold_coordinates, fold_ranks
@@ -254,7 +256,7 @@ def details(
         yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller and mine else "")
     if record.time:
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
-        stray = record.kind == "exception" and not record.waited_for
+        stray = record.kind == "exception" and not record.waited_for and record.what != IN_SCRIPT
         yield f"  when     {clock}" + (", and no caller waited for it" if stray else "")
     if record.incarnation:
         yield f"  restart  number {record.incarnation} of this rank ended so"
@@ -299,7 +301,7 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
     frames = error.frames
     if frames:
         yield "  stack    (most recent call last)"
-        yield from _frames(frames, many if full else _FRAMES)
+        yield from _frames(frames, many) if full else _brief(frames)
     for linked in list(error.all())[1 : many if full else 1 + _LINKED]:
         place = f"  ({_at(linked.frames[-1])})" if linked.frames else ""
         word = {"cause": "caused by", "context": "while handling", "member": "with"}.get(linked.relation, "with")
@@ -324,6 +326,19 @@ def left_lines(left: LeftBehind, full: bool) -> Iterator[str]:
     yield f"  wrote    {shown(left.message)}{problem}"
     lines = left.traceback.rstrip().splitlines()
     yield from (f"    {shown_line(line)}" for line in (lines if full else lines[-_FRAMES:]))
+
+
+def _brief(frames: Sequence[Frame]) -> Iterator[str]:
+    """Return the lines of the last frames; if all of them are of libraries, of the user's last one as well."""
+    own = max((index for index, frame in enumerate(frames) if not is_library_file(frame.file)), default=len(frames))
+    if own >= len(frames) - _FRAMES:
+        yield from _frames(frames, _FRAMES)
+        return
+    last = frames[-_FRAMES + 1 :]
+    yield from _frames(frames[own : own + 1], 1)
+    if left := len(frames) - own - 1 - len(last):
+        yield f"    ... {counted(left, 'frame')} of libraries"
+    yield from _frames(last, _FRAMES)
 
 
 def _frames(frames: Sequence[Frame], most: int) -> Iterator[str]:

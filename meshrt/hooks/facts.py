@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 import msgspec
 
 __all__ = [
+    "IN_SCRIPT",
     "UNRAISABLE",
     "ActorState",
     "Answered",
@@ -49,6 +50,8 @@ class EndpointCall(msgspec.Struct):
 
 #: Where an exception was raised that Python could only print: in ``__del__``, or in a callback of C code.
 UNRAISABLE = "code that cannot raise"
+#: `Raised.what` of the script of a rank that a launcher has started.
+IN_SCRIPT = "the script"
 
 
 class Raised(msgspec.Struct):

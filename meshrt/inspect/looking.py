@@ -105,7 +105,7 @@ class Looking:
         label = targets.actor(asked.actor).label if asked.actor else ""
         return Outputs(
             [
-                Output(label or mesh_name(mesh, meshes), mesh.mesh_id, mesh.name, found[mesh.mesh_id])
+                Output(label or mesh_name(mesh, meshes), mesh.mesh_id, mesh.name, found[mesh.mesh_id], mesh.joined)
                 for mesh in meshes
                 if mesh.mesh_id in found
             ]

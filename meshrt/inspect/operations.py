@@ -200,12 +200,19 @@ class Where(Operation[MergedStacks], frozen=True, tag="inspect.where"):
 
 
 class Output(Data, frozen=True):
-    """Ranks with output; ``label``: what a user calls them; ``mesh`` and ``name``: id and name of their mesh."""
+    """Ranks with output.
+
+    Attributes:
+        label: What a user calls them.
+        mesh, name: Id and name of their mesh.
+        joined: Whether a launcher has started them: their output is not kept.
+    """
 
     label: str
     mesh: str
     name: str
     ranks: Sequence[int]
+    joined: bool = False
 
 
 class Outputs(Data, frozen=True):

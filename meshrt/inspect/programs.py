@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 import threading
@@ -56,8 +57,9 @@ class NoProgram(CommandUsageError):
 
 
 def command_of(program: Program, limit: int = _COMMAND) -> str:
-    """Return the command line of a program, at most ``limit`` characters of it."""
-    command = " ".join(shlex.join(program.argv).split())  # what follows -c may have many lines
+    """Return the command line of a program, at most ``limit`` characters of it; of the interpreter its name alone."""
+    words = [os.path.basename(word) for word in program.argv[:1]] + program.argv[1:]
+    command = " ".join(shlex.join(words).split())  # what follows -c may have many lines
     return cut(command, limit)
 
 

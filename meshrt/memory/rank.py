@@ -76,7 +76,8 @@ class RankMemory:
         try:
             found = measure()
         except Exception as error:
-            _log.exception("the variables of rank %d", self._services.rank)
+            if not isinstance(error, (MemoryError, OSError)):  # a process that is short of memory: the answer says it
+                _log.exception("the variables of rank %d", self._services.rank)
             answer(None, f"{type(error).__name__}: {error}")
         else:
             answer(found, "")

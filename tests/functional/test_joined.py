@@ -160,6 +160,12 @@ def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
     assert job.meshrt("p", "main", "ranks(dp=1)", "loss") == "[2] 20\n[3] 30\n"
     assert "4/4  all" in job.meshrt("where", "main")
     assert "4 ranks: " in job.meshrt("memory")
+    kept = "4 ranks of {} (0-3): meshrt keeps no output of ranks that a launcher has started; the launcher has it\n"
+    assert job.meshrt("logs") == kept.format("run")
+    assert job.meshrt("debug", "-c", "logs main") == kept.format("main")
+    (answer,) = json.loads(job.meshrt("logs", "--json"))["answers"]
+    assert (answer["kind"], answer["ranks"], answer["text"]) == ("elsewhere", [0, 1, 2, 3], "")
+    assert "COMMAND" in job.meshrt("ps") and f" {Path(sys.executable).name} " in job.meshrt("ps")
     job.meshrt("interrupt", "main", "ranks(tp=0)")
     job.meshrt("wait", "main", "ranks(tp=0)", "30")
     assert job.meshrt("cast", "main", "ranks(tp=0)", "p rank") == "[0] 0\n[2] 2\n"

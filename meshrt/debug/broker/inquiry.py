@@ -83,6 +83,9 @@ class Inquiry:
         count = line_count(asked.lines)
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
+        if actor.mesh.joined:
+            job.settle(actor.label, "elsewhere", "", list(selected.ranks))
+            return job.start()
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
         texts = await asyncio.get_running_loop().run_in_executor(None, tails, files, count)
         for rank, tail in texts.items():

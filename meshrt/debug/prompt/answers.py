@@ -46,6 +46,7 @@ _OUTCOMES = {
     "busy": "not asked",
     "running": "runs since it was resumed",
     "missing": "not stopped",
+    "elsewhere": "meshrt keeps no output of ranks that a launcher has started; the launcher has it",
 }
 _WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy", "running")
 

@@ -40,10 +40,14 @@ _NAME = re.compile(r"(.*)-([^-]+)\.(\d{1,9})\.log", re.DOTALL)
 
 @dataclass(frozen=True)
 class Printing:
-    """The output files of ranks of one mesh, by base rank; ``label`` names the actor or the mesh."""
+    """The output files of ranks of one mesh, by base rank; ``label`` names the actor or the mesh.
+
+    Ranks that ``joined`` have none: their launcher has their output.
+    """
 
     label: str
     files: dict[int, Path]
+    joined: bool = False
 
 
 class _Running:
@@ -67,7 +71,11 @@ class _Running:
             ConnectionError: The program has ended.
         """
         return [
-            Printing(each.label, {rank: log_path(self.directory, each.name, each.mesh, rank) for rank in each.ranks})
+            Printing(
+                each.label,
+                {rank: log_path(self.directory, each.name, each.mesh, rank) for rank in each.ranks},
+                each.joined,
+            )
             for each in self._connection.ask(FindOutput(actor, ranks)).printing
         ]
 
@@ -101,7 +109,10 @@ class _Ended:
         if not wanted:
             there = ", ".join(sorted({name for name, _ in found}))
             if not there:
-                raise UsageError("the program has ended, and its ranks had printed nothing")
+                raise UsageError(
+                    "the program has ended, and no output of its ranks is kept: they had printed nothing, or "
+                    "the launcher that had started them has it"
+                )
             raise UsageError(f"the program has ended and left no output of a mesh {mesh!r}; there are meshes: {there}")
         chosen = []
         for (name, mesh_id), files in wanted.items():
@@ -128,7 +139,7 @@ def show(given: Arguments) -> int:
     try:
         printing = source.printing(actor, given["ranks"])
         read = {each.label: tails(each.files, count) for each in printing}
-        answers = _answers(read)
+        answers = _answers(read, {each.label for each in printing if each.joined})
         answers.check_against(None if given["diff"] == -1 else given["diff"])
         if recorder is not None:
             recorder({"command": "logs", "run_directory": str(source.directory), **answers.data()})
@@ -161,10 +172,13 @@ def _meant(words: list[str], *, asks: bool) -> tuple[_Running | _Ended, str]:
     return _Running(choose(run, how="meshrt logs RUN", asks=asks, ranks=True)), actor
 
 
-def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
+def _answers(read: dict[str, dict[int, Tail]], joined: set[str]) -> Answers:
     answers = Answers()
     found_alike: list[JobAnswer] = []
     for label, found in read.items():
+        if label in joined:
+            found_alike.append(JobAnswer(label, "elsewhere", "", list(found)))
+            continue
         for ranks, (text, problem) in group_by_value((rank, (tail.text, tail.problem)) for rank, tail in found.items()):
             shown = problem or text or "(nothing)"
             found_alike.append(JobAnswer(label, "refused" if problem else "answered", shown, ranks))

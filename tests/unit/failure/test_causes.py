@@ -149,6 +149,14 @@ def test_what_a_caller_had_been_told_of_before_is_not_the_cause() -> None:
     assert judge([handled, told], since=20 * MS).roots == (handled,)
 
 
+@pytest.mark.parametrize(("signal", "root"), [(9, 2), (11, 2), (6, 1)])
+def test_the_end_of_a_process_may_be_noticed_after_the_errors_of_its_peers(signal: int, root: int) -> None:
+    """On a machine that is loaded. SIGABRT may itself be what follows from the end of a peer."""
+    victims = raised(1, 10, "ConnectionResetError"), raised(3, 30, "ConnectionResetError", "by 2")
+    assert roots(*victims, death(2, 22, signal=signal, seen_late=5))[0] == root
+    assert roots(*victims, death(2, 400, signal=signal, seen_late=5))[0] == 1
+
+
 def test_a_connection_error_that_surely_came_first_is_the_root() -> None:
     first = raised(3, 1, "ConnectionResetError", "the database is gone")
     assert roots(first, raised(5, 152)) == [3]
@@ -254,7 +262,7 @@ def test_a_consequence_on_another_machine_may_seem_to_come_first() -> None:
     victim = raised(2, 10, "EOFError", clock="n2", clock_error=3 * MS)
     verdict = judge([victim, cause])
     assert verdict.roots == (cause,)
-    assert judge([victim, death(1, 17, clock="n1", clock_error=3 * MS)]).roots == (victim,)
+    assert judge([victim, death(1, 117, clock="n1", clock_error=3 * MS)]).roots == (victim,)
 
 
 def test_a_failure_on_another_machine_that_was_told_before_the_call() -> None:

@@ -16,9 +16,9 @@ from meshrt.errors import MeshError
 from meshrt.failure import files
 from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
-from meshrt.failure.record import ExceptionFacts, Reference
+from meshrt.failure.record import ExceptionFacts, Frame, Reference
 from meshrt.failure.report import render, render_record
-from meshrt.hooks.facts import Answered
+from meshrt.hooks.facts import IN_SCRIPT, Answered
 from meshrt.hooks.fate import Fate
 from meshrt.inspect.records import Record, StackFrame, Threads
 from meshrt.inspect.tree import Stacks
@@ -110,6 +110,26 @@ def test_a_long_story_is_cut_and_whole_on_request() -> None:
     assert len(text.splitlines()) < 60 and max(map(len, text.splitlines())) < 520
     full = render_record(record, whole, judge(whole.records))
     assert "E0: xxx" in full and full.count("E") > 8
+
+
+def test_the_line_of_the_user_is_shown_below_many_calls_of_libraries() -> None:
+    library = [Frame(f"/x/site-packages/torch/{number}.py", number, "forward") for number in range(8)]
+    frames = (Frame("train.py", 1, "<module>"), Frame("train.py", 94, "train", "output = model(batch)"), *library)
+    record = raised(1, 1, exception=ExceptionFacts("RuntimeError", "shapes", frames=frames))
+    part = last_part(render(incident(record)))
+    begin = part.index("  stack    (most recent call last)")
+    assert part[begin + 1 : begin + 4] == [
+        '    File "train.py", line 94, in train',
+        "      output = model(batch)",
+        "    ... 3 frames of libraries",
+    ]
+    assert part[begin + 8] == '    File "/x/site-packages/torch/7.py", line 7, in forward'
+    assert "line 1, in <module>" in render_record(record, incident(record), judge([record]))
+
+
+def test_of_a_script_that_a_launcher_has_started_no_caller_is_missed() -> None:
+    text = render(incident(raised(1, 1, what=IN_SCRIPT, endpoint="", waited_for=False)))
+    assert "  where    the script\n" in text and "no caller" not in text
 
 
 @given(st.text(), st.text(), st.lists(st.text(), max_size=3))

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from meshrt.collectives.facts import GroupsMade
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.plugins import plugin_of
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.inspect.operations import Placed, Progress
@@ -51,6 +53,15 @@ def blocked(**more: Any) -> Progress:
         "waits": [Wait("m", "a", "ask", (2,), 1, seconds=3.0, left=9.0)],
     }
     return Progress("a", "step", **{**facts, **more})
+
+
+def test_a_report_loads_what_takes_it_in() -> None:
+    """A program that no terminal has looked at yet knows a report by the plug-in that its name begins with."""
+    services = fake_root()
+    loaded(services)
+    assert {plugin_of(report.name()) for report in services.reports} == {"inspect"}
+    services.reports[GroupsMade]("m", 1, GroupsMade(["dp"]))
+    assert services.tables["inspect.activity"].groups("m") == {"dp": {1}}
 
 
 def test_what_ranks_tell() -> None:
