@@ -15,9 +15,9 @@ the order is not known: AMBIGUOUS, with all candidates.
 
 Times: the end of a process, and an exception that passed clean-up code before it was recorded, have happened within a
 span (`FailureRecord.low`, `high`). Times of two machines are compared only as exactly as their clocks are
-(`FailureRecord.slack`). The end of a process by SIGKILL, SIGSEGV and the like may be noticed up to 0.1 s after its peers
-have got their errors. Source of the idea: cause before time. TorchElastic's reports take the first of equal seconds,
-which names victims.
+(`FailureRecord.slack`). The end of a process by SIGKILL, SIGSEGV and the like may be noticed up to 0.1 s after its
+peers have got their errors. Source of the idea: cause before time. TorchElastic's reports take the first of equal
+seconds, which names victims.
 """
 
 from __future__ import annotations
