@@ -36,8 +36,6 @@ CASES = {
 QUICK = ("usage error", "forks", "descriptors")
 #: What is different with ``meshrt run -n``, as docs/spmd.md says.
 NOT_BY_ITSELF = ("descriptors", "surroundings")
-#: What a process has been given that meshrt has changed: below a launcher, where it says so.
-ADDED = {"TORCH_FR_BUFFER_SIZE": "2000"}
 _SIGNALS = {str(signal.SIGRTMIN + 6), str(signal.SIGRTMIN + 7)}
 
 
@@ -96,7 +94,7 @@ def test_variables_are_those_of_torchrun(runs: Runs) -> None:
     values = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
     differ = {name for name in {*wanted, *found} - values if wanted.get(name) != found.get(name)}
     assert differ == {
-        "MESHRT_RUN", "TORCH_FR_BUFFER_SIZE", "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCHELASTIC_USE_AGENT_STORE",
+        "MESHRT_RUN", "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCHELASTIC_USE_AGENT_STORE",
     }  # fmt: skip
 
 
@@ -115,9 +113,9 @@ def _same_surroundings(plain: dict[str, object], joined: dict[str, object]) -> N
     assert files == ["error.json", "error.children.json"]
     for name in "TORCHELASTIC_RUN_ID", "MASTER_PORT":  # of each run
         assert found.pop(name) and given.pop(name)
-    assert found == {**given, **ADDED}
+    assert found == given
     before, after = plain.pop("of a child"), joined.pop("of a child")
-    assert isinstance(before, list) and isinstance(after, list) and {*after} == {*before, *ADDED}
+    assert isinstance(before, list) and isinstance(after, list) and {*after} == {*before}
     before, after = plain.pop("handlers"), joined.pop("handlers")
     assert isinstance(before, dict) and isinstance(after, dict)
     assert {number for number in before if before[number] != after[number]} == _SIGNALS
