@@ -1,14 +1,19 @@
-"""A script for `test_joined`, which knows nothing of meshrt: trains until it is told to stop; one rank may fail."""
+"""A script that knows nothing of meshrt: trains until it is told to stop by a file; one rank may fail then, or now.
+
+joined_script.py [now] [RANK]
+"""
 
 import os
 import sys
 import time
 
-rank = int(os.environ["RANK"])
+rank = int(next(os.environ[name] for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID") if name in os.environ))
+stop = os.environ.get("STOP", "/tmp/stop")
+fails = str(rank) in sys.argv[1:]
 batches = 0
-while not os.path.exists("/tmp/stop"):
+while not os.path.exists(stop) and not (fails and "now" in sys.argv and batches == 20):
     batches += 1
     time.sleep(0.02)
-if sys.argv[1:] == [str(rank)]:
+if fails:
     raise ValueError("bad batch")
 print("trained", rank, flush=True)

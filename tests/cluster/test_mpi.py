@@ -1,4 +1,4 @@
-"""``meshrt launch`` under a real ``mpirun`` of Open MPI, which starts its daemons by ssh."""
+"""``meshrt launch`` and ``meshrt run`` under a real ``mpirun`` of Open MPI, which starts its daemons by ssh."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 
 import pytest
 
+from tests.cluster.joined_jobs import check_failure, check_look
 from tests.cluster.launched import RANKS, TRAIN, Launched, fixtures, launched
 from tests.cluster.sshd import CLIENT, sshd, why_no_ssh
 from tests.support.waiting import wait_until
@@ -127,3 +129,25 @@ def test_a_machine_that_loses_power_ends_the_job_of_an_mpirun_that_looks(own_clu
     _, err = program.communicate(timeout=60)
     assert program.returncode != 0 and "on node n2" in err, err
     wait_until(lambda: "n1" not in own_cluster.left(), 20, "processes are left on the first machine")
+
+
+#: As each rank: two on the first machine, or two on each.
+ONE_MACHINE = ("mpirun", *_TAKEN, "-x", "STOP", "--host", "n1:2", "-n", "2")
+TWO_MACHINES = ("mpirun", *_TAKEN, "-x", "STOP", "--host", "n1:2,n2:2", "--map-by", "slot", "-n", "4")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "ranks"), [(ONE_MACHINE, 2), pytest.param(TWO_MACHINES, 4, marks=pytest.mark.nightly)]
+)
+def test_ranks_that_mpirun_has_started_are_seen(launcher: Sequence[str], ranks: int, cluster: Launched) -> None:
+    check_look(cluster, *launcher, ranks=ranks)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("launcher", "cause"),
+    [(ONE_MACHINE, "rank 1 (hosts=0, gpus=1) on n1"), (TWO_MACHINES, "rank 3 (hosts=1, gpus=1) on n2")],
+)
+def test_the_rank_that_fails_is_the_root_cause(launcher: Sequence[str], cause: str, cluster: Launched) -> None:
+    err = check_failure(cluster, *launcher, cause=cause)
+    assert "mpirun detected that one or more processes exited with non-zero status" in " ".join(err.split())

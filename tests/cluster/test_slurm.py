@@ -1,4 +1,4 @@
-"""``meshrt launch`` as tasks of a real SLURM."""
+"""``meshrt launch`` and ``meshrt run`` as tasks of a real SLURM."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.cluster.joined_jobs import check_failure, check_look
 from tests.cluster.launched import RANKS, TRAIN, Launched, fixtures, launched
 from tests.cluster.slurm import CONFIGURATION, slurm, why_no_slurm
 from tests.support.programs import ROOT
@@ -152,3 +153,19 @@ def test_a_node_that_loses_power_ends_the_job(own_cluster: Launched) -> None:
     assert "HostLost" in err and "n2" in err, err
     assert took < 60
     wait_until(lambda: "n1" not in own_cluster.left(), 20, "processes are left on the first node")
+
+
+@pytest.mark.parametrize("machines", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_ranks_that_srun_has_started_are_seen(machines: int, cluster: Launched) -> None:
+    check_look(cluster, "srun", f"-N{machines}", "--ntasks-per-node=2", ranks=2 * machines)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("machines", "cause"), [(1, "rank 1 (hosts=0, gpus=1) on n1"), (2, "rank 3 (hosts=1, gpus=1) on n2")]
+)
+def test_the_rank_that_fails_is_the_root_cause(machines: int, cause: str, cluster: Launched) -> None:
+    words = ("srun", f"-N{machines}", "--ntasks-per-node=2", "--kill-on-bad-exit")
+    # The status of srun is the highest one of its tasks: those that it has ended have 128 + SIGTERM.
+    err = check_failure(cluster, *words, cause=cause, status=128 + signal.SIGTERM)
+    assert f"task {2 * machines - 1}: Exited with exit code 1" in err

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,12 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 _SECONDS = 90
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node=4")
+#: Which has its ranks started by torchrun's library, if it is told that there are several GPUs.
+ACCELERATE = (
+    "accelerate.commands.launch", "--multi_gpu", "--num_machines=1", "--num_processes=4", "--main_process_port=0",
+    "--mixed_precision=no", "--dynamo_backend=no",
+)  # fmt: skip
 FAILING = """\
 import ctypes, os, signal, sys, time
 import torch, torch.distributed as dist
@@ -47,13 +53,13 @@ class Torchrun:
             TORCH_CPP_LOG_LEVEL="ERROR",
         )
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", *words]
+    def start(self, *words: str, launcher: Sequence[str] = TORCHRUN) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", *launcher, *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=self._env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
-    def run(self, *words: str) -> tuple[int, str, str]:
-        with self.start(*words) as process:
+    def run(self, *words: str, launcher: Sequence[str] = TORCHRUN) -> tuple[int, str, str]:
+        with self.start(*words, launcher=launcher) as process:
             out, err = process.communicate(timeout=_SECONDS)
             return process.returncode, out, err
 
@@ -108,6 +114,20 @@ def test_the_root_cause_is_named_by_both(code: str, said: str, torchrun: Torchru
     assert re.search(r"main rank 2 |rank 2 \(", cause) and said in cause, err
     summary = err.partition("Root Cause (first observed failure):")[2]
     assert re.search(r"rank +: 2 ", summary), err
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
+@pytest.mark.parametrize(("code", "status"), [("pass", 0), ("raise ValueError('bad batch')", 1)])
+def test_ranks_of_accelerate(code: str, status: int, torchrun: Torchrun) -> None:
+    ended = torchrun.run("-m", "meshrt", "run", torchrun.script(FAILING), code, launcher=ACCELERATE)
+    assert ended[0] == status, ended[2]
+    if not status:
+        assert sorted(ended[1].splitlines()) == [f"trained {rank} 6.0" for rank in range(4)]
+        return
+    report = ended[2][ended[2].index("meshrt: FAILED") :]
+    cause = report.partition("ROOT CAUSE")[2].partition("=====")[0]
+    assert "main rank 2 " in cause and "ValueError: bad batch" in cause, ended[2]
 
 
 @pytest.mark.nightly

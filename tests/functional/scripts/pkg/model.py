@@ -1,0 +1,3 @@
+"""What the training imports."""
+
+SIZE = 4
