@@ -64,7 +64,7 @@ class GroupReports:
     def pulse(self) -> None:
         """Look whether there are others than before."""
         count = count_groups()
-        world = read_world(()) if count != self._count else None
+        world = read_world((), numbers=False) if count != self._count else None
         self._count = count
         if world is None:
             return

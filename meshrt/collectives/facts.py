@@ -24,6 +24,7 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
         operation: Its name, ``"all_reduce"``.
         sizes: Of its tensors, ``"[4, 8]"``; "": not known.
         seconds: For how long this rank has been in it.
+        unsure: The numbers are those of a counter that also counts point-to-point operations.
     """
 
     key: str
@@ -35,6 +36,7 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
     operation: str = ""
     sizes: str = ""
     seconds: float = 0.0
+    unsure: bool = False
 
     @property
     def collective(self) -> str:

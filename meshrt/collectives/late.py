@@ -38,6 +38,8 @@ def late_for(world: WorldFacts, others: Mapping[int, WorldFacts]) -> Late | None
         others: Those of ranks that have not failed, by base rank.
     """
     for group in world.groups:
+        if group.unsure:
+            continue
         known = [
             (base, each.entered)
             for base, other in others.items()
@@ -83,15 +85,19 @@ def _compare(
     )  # as torch counts where nothing else is said
     inside: dict[tuple[str, str, int], dict[int, GroupFacts]] = {}
     entered: dict[tuple[str, str], dict[int, int]] = {}
+    numbers: dict[tuple[str, str], set[int]] = {}
     for base, world in worlds.items():
         for index, group in enumerate(world.groups):
             entered.setdefault((group.key, group.ranks), {})[base] = group.entered
             if world.actor and index == world.blocked and group.number:
                 inside.setdefault((group.key, group.ranks, group.number), {})[base] = group
+                numbers.setdefault((group.key, group.ranks), set()).add(group.number)
     for (key, text, number), members in inside.items():
         seconds = min(group.seconds for group in members.values())
         if seconds < CERTAIN_SECONDS:
             continue
+        if any(group.unsure for group in members.values()) and len(numbers[key, text]) > 1:
+            continue  # ranks cannot be in different ones for long: it is the numbers that differ
         parties = _parties(members)
         if len(parties) > 1:
             base, group = next(iter(members.items()))

@@ -11,6 +11,7 @@ thread.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -32,10 +33,15 @@ _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Functions of `torch.distributed` that enter a collective.
 _COLLECTIVES = frozenset(
     {
-        "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast",
-        "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+        "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_reduce_coalesced", "all_to_all",
+        "all_to_all_single", "barrier", "broadcast", "gather", "reduce", "reduce_scatter", "reduce_scatter_single",
+        "reduce_scatter_tensor", "scatter",
     }
 )  # fmt: skip
+#: Functions of `torch.distributed` in which a thread waits for one other rank, or for no collective that is numbered.
+_POINT_TO_POINT = frozenset({"batch_isend_irecv", "monitored_barrier", "recv", "send"})
+#: The backend whose counter of a group also counts point-to-point operations, of which ranks have different numbers.
+_COUNTS_ALL = "gloo"
 #: What is called in user code to wait for what torch does: methods of a collective's handle, and of a tensor.
 _WAITS = frozenset({"backward", "cpu", "item", "numpy", "synchronize", "tolist", "wait"})
 #: Descriptions of a group that nobody has given it.
@@ -45,7 +51,11 @@ _DIMENSION = "mesh_"
 
 
 class _Entered(NamedTuple):
-    """A collective that has not ended."""
+    """A collective that has been entered.
+
+    Attributes:
+        ended: It is known for its number only.
+    """
 
     key: str
     number: int
@@ -53,6 +63,18 @@ class _Entered(NamedTuple):
     sizes: str
     seconds: float
     thread: int
+    ended: bool = False
+
+
+class _Recorded(NamedTuple):
+    """What the flight recorders have seen to begin, oldest first.
+
+    Attributes:
+        is_complete: Nothing has been dropped for what came later.
+    """
+
+    entered: Sequence[_Entered]
+    is_complete: bool
 
 
 class NamedGroup(Protocol):
@@ -94,7 +116,7 @@ def is_in_torch(file: str, called: str) -> bool:
     torch = sys.modules.get("torch")
     if torch is None:
         return False
-    return file.startswith(tuple(torch.__path__)) or called.rpartition(".")[2] in _WAITS
+    return file.startswith(tuple(f"{place}/" for place in torch.__path__)) or called.rpartition(".")[2] in _WAITS
 
 
 def count_groups() -> int:
@@ -103,45 +125,77 @@ def count_groups() -> int:
     return len(getattr(world, "pg_map", ()))
 
 
-def read_world(blocked: Sequence[BlockedThread]) -> WorldFacts | None:
-    """Return the process groups of this process; None: it has none, or this torch does not show them."""
+def read_world(blocked: Sequence[BlockedThread], *, numbers: bool = True) -> WorldFacts | None:
+    """Return the process groups of this process; None: it has none, or this torch does not show them.
+
+    Args:
+        blocked: The threads of which one may be in a collective.
+        numbers: Also which collectives have been entered; a recorder that is full takes a tenth of a second for it.
+    """
     module = sys.modules.get(_MODULE)
     if module is None:
         return None
     try:
-        return _read(module, blocked)
+        return _read(module, blocked, numbers)
     except (
         Exception
     ):  # torch's own parts are different in each version: without facts `where` is as it is without torch
         return None
 
 
-def _read(module: ModuleType, blocked: Sequence[BlockedThread]) -> WorldFacts | None:
+def _read(module: ModuleType, blocked: Sequence[BlockedThread], numbers: bool) -> WorldFacts | None:
     world = module._world
     if world.default_pg is None:
         return None
-    entered = _entered(module, blocked) if blocked else []
-    groups = [_facts(group, world.pg_group_ranks[group], entered) for group in list(world.pg_map)]
+    recorded = _recorded() if numbers else None
+    entered = list(_from_stacks(module, blocked)) if recorded is None else recorded.entered
+    groups = [
+        _facts(group, world.pg_group_ranks[group], entered, _COUNTS_ALL in str(world.pg_map[group]), recorded)
+        for group in list(world.pg_map)
+    ]
     keys = [group.key for group in groups]
     rank = int(world.default_pg.rank())
-    entered.sort(key=lambda one: -one.seconds)
+    pending = sorted((one for one in entered if not one.ended), key=lambda one: -one.seconds)
     for thread in blocked:
+        called = _call_of(module, thread.ident)
+        if called is not None and called.f_code.co_name in _POINT_TO_POINT:
+            continue
         # What this thread has entered; else the oldest one, which a thread of torch's has entered for it.
-        own = [one for one in entered if one.thread == thread.ident]
-        for one in (own or entered)[:1]:
+        own = [one for one in pending if one.thread == thread.ident]
+        if called is not None:  # others may be under way that it does not wait for
+            key = _group_of(module, called).group_name
+            own = [one for one in own if one.key == key]
+        for one in (own if own or called is not None else pending)[:1]:
             return WorldFacts(rank, groups, thread.actor, keys.index(one.key))
     return WorldFacts(rank, groups)
 
 
-def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> GroupFacts:
+def _facts(
+    group: _Group, ranks: Iterable[int], entered: Sequence[_Entered], counts_all: bool, recorded: _Recorded | None
+) -> GroupFacts:
+    """Return the facts of a group.
+
+    Args:
+        entered: What is known of all groups, oldest first.
+        counts_all: Its counter is not the number of its collectives.
+        recorded: What the recorders have; None: they are off.
+    """
     key = str(group.group_name)
     try:
         last = int(group._get_sequence_number_for_group())
     except RuntimeError:
         last = 0  # this backend does not count
+    own = [one for one in entered if one.key == key]
+    unsure = False
+    if counts_all:
+        if recorded is not None and (own or recorded.is_complete):
+            # The counter begins anew where the group of an earlier world had this key, the recorder does not forget it.
+            last = min(last, own[-1].number if own else 0)
+        else:
+            unsure = last > 0
     name, dimension = name_of(group)
-    facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last)
-    oldest = min((one for one in entered if one.key == key), key=lambda one: one.number, default=None)
+    facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last, unsure=unsure)
+    oldest = min((one for one in own if not one.ended), key=lambda one: one.number, default=None)
     if oldest is None:
         return facts
     return replace(
@@ -163,43 +217,60 @@ def name_of(group: NamedGroup) -> tuple[str, bool]:
     return re.sub(r"\W+", "_", name), name != description
 
 
-def _entered(module: ModuleType, blocked: Sequence[BlockedThread]) -> list[_Entered]:
-    recorded = _recorded()
-    return list(_from_stacks(module, blocked)) if recorded is None else recorded
+def _recorded() -> _Recorded | None:
+    """Return what the flight recorders have, which number collectives and nothing else; None: they are off.
 
-
-def _recorded() -> list[_Entered] | None:
-    """Return what the flight recorders have seen to begin and not to end; None: they are off."""
+    Those of all backends but NCCL also have what has ended.
+    """
     library = sys.modules[_LIBRARY]
     found: list[_Entered] = []
-    on = False
+    # Before its first entry a recorder does not tell whether it is on.
+    on = hasattr(library, _DUMPS[-1]) and os.environ.get("TORCH_FR_BUFFER_SIZE", "0") not in ("", "0")
+    first = 0
     now = time.time_ns()
     for name in _DUMPS:
         dump = getattr(library, name, None)
         trace = json.loads(dump(True, True)) if dump is not None else {}
         on = on or bool(trace.get("pg_status"))
-        for entry in trace.get("entries", ()):
-            if entry["is_p2p"] or entry["retired"] or entry["state"] == "completed":
+        entries = trace.get("entries", ())
+        if entries and name == _DUMPS[-1]:
+            first = min(int(entry.get("record_id", 0)) for entry in entries)
+        for entry in entries:
+            if entry["is_p2p"]:
                 continue
             operation = str(entry["profiling_name"]).rpartition(":")[2].strip("_")
             sizes = ", ".join(map(str, entry["input_sizes"]))
             seconds = (now - entry["time_created_ns"]) / 1e9
             thread = int(entry.get("thread_id") or 0)
             key = str(entry["process_group"][0])
-            found.append(_Entered(key, entry["collective_seq_id"], operation, sizes, seconds, thread))
-    return found if on else None
+            ended = entry["retired"] or entry["state"] == "completed"
+            found.append(_Entered(key, entry["collective_seq_id"], operation, sizes, seconds, thread, ended))
+    return _Recorded(found, not first) if on else None
 
 
 def _from_stacks(module: ModuleType, blocked: Sequence[BlockedThread]) -> Iterator[_Entered]:
     """Return the collectives that threads are in, by their stacks."""
-    frames = sys._current_frames()
     for thread in blocked:
-        frame: FrameType | None = frames.get(thread.ident)
-        while frame is not None:
+        frame = _call_of(module, thread.ident)
+        if frame is not None and frame.f_code.co_name in _COLLECTIVES:
+            group = _group_of(module, frame)
+            number = int(group._get_sequence_number_for_group())
             operation = frame.f_code.co_name
-            if frame.f_code.co_filename == module.__file__ and operation in _COLLECTIVES:
-                group = frame.f_locals.get("group") or module._world.default_pg
-                number = int(group._get_sequence_number_for_group())
-                yield _Entered(str(group.group_name), number, operation, "", thread.seconds, thread.ident)
-                break
-            frame = frame.f_back
+            yield _Entered(str(group.group_name), number, operation, "", thread.seconds, thread.ident)
+
+
+def _call_of(module: ModuleType, thread: int) -> FrameType | None:
+    """Return the innermost call of a function of `torch.distributed` that waits for other ranks."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == module.__file__ and code.co_name in _COLLECTIVES | _POINT_TO_POINT:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _group_of(module: ModuleType, frame: FrameType) -> _Group:
+    """Return the group that a function of `torch.distributed` was given."""
+    group: _Group = frame.f_locals.get("group") or module._world.default_pg
+    return group

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
 from meshrt.collectives.late import Late, add_collectives, late_for
@@ -145,3 +146,14 @@ def test_of_a_rank_that_is_not_asked_nothing_is_said_and_one_that_has_ended_is_l
     assert lines(made) == ["rank 0 waits for rank 1 to enter all_reduce #5 of dp, gone: was killed by SIGKILL"]
     found = standstill(made, NAMES, EVERYBODY[:1])
     assert found is not None and found.text.endswith("wait for 9 s: gone: was killed by SIGKILL")
+
+
+def test_numbers_that_count_more_than_collectives_accuse_nobody() -> None:
+    """Ranks in one collective, of which some have sent to another one before."""
+    waiting = [replace(group("dp", "0-2", number, "all_reduce"), unsure=True) for number in (3, 1)]
+    idle = replace(group("dp", "0-2", 2), unsure=True)
+    worlds = {0: inside(0, waiting[0]), 1: inside(1, waiting[1]), 2: WorldFacts(2, [idle])}
+    assert lines(graph_of(worlds)) == []
+    assert late_for(worlds[0], {2: worlds[2]}) is None
+    del worlds[1]
+    assert lines(graph_of(worlds)) == ["rank 0 waits for rank 2 to enter all_reduce #3 of dp, blocked at t.py:12"]
