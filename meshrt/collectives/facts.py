@@ -52,12 +52,15 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
         groups: Those that it is a member of.
         actor: The actor that is blocked in a collective; "": none is.
         blocked: Index of the group of that collective.
+        store: By what its members have found each other, a port or file: ranks of a mesh may be in several worlds,
+            each of which counts its ranks and groups from 0. "": not known.
     """
 
     rank: int
     groups: Sequence[GroupFacts]
     actor: str = ""
     blocked: int = 0
+    store: str = ""
 
     def later(self, seconds: float) -> WorldFacts:
         """Return the facts as they are ``seconds`` later, if nothing has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
@@ -37,6 +37,9 @@ def late_for(world: WorldFacts, others: Mapping[int, WorldFacts]) -> Late | None
         world: The facts of that rank, when it failed.
         others: Those of ranks that have not failed, by base rank.
     """
+    others = {base: other for base, other in others.items() if other.store == world.store}
+    if not _is_one([world, *others.values()]):
+        return None
     for group in world.groups:
         if group.unsure:
             continue
@@ -61,12 +64,21 @@ def add_collectives(graph: WaitGraph, worlds: Mapping[str, Mapping[int, WorldFac
     graph.mismatches.clear()
     for mesh_id, ranks in worlds.items():
         without = {rank for mesh, rank in graph.ranks if mesh == mesh_id}
-        waits, mismatches = _compare(mesh_id, ranks, without)
-        graph.mismatches += mismatches
-        for rank, wait in waits.items():
-            node = graph.nodes.get((mesh_id, rank, wait.actor))
-            if node is not None:
-                node.waits = [*(each for each in node.waits if not each.collective), wait]
+        for store in sorted({world.store for world in ranks.values()}):
+            members = {rank: world for rank, world in ranks.items() if world.store == store}
+            if not _is_one(list(members.values())):
+                continue
+            waits, mismatches = _compare(mesh_id, members, without)
+            graph.mismatches += mismatches
+            for rank, wait in waits.items():
+                node = graph.nodes.get((mesh_id, rank, wait.actor))
+                if node is not None:
+                    node.waits = [*(each for each in node.waits if not each.collective), wait]
+
+
+def _is_one(worlds: Sequence[WorldFacts]) -> bool:
+    """Whether these may be the ranks of one world: no two have the same number."""
+    return len({world.rank for world in worlds}) == len(worlds)
 
 
 def _compare(
@@ -80,9 +92,8 @@ def _compare(
     waits: dict[int, Wait] = {}
     mismatches: list[Mismatch] = []
     base_of = {world.rank: base for base, world in worlds.items()}
-    base_of.update(
-        {rank: rank for rank in without if rank not in base_of}
-    )  # as torch counts where nothing else is said
+    if all(world.rank == base for base, world in worlds.items()):  # then others are numbered so, too
+        base_of.update({rank: rank for rank in without if rank not in base_of})
     inside: dict[tuple[str, str, int], dict[int, GroupFacts]] = {}
     entered: dict[tuple[str, str], dict[int, int]] = {}
     numbers: dict[tuple[str, str], set[int]] = {}

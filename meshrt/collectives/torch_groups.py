@@ -155,6 +155,7 @@ def _read(module: ModuleType, blocked: Sequence[BlockedThread], numbers: bool) -
     ]
     keys = [group.key for group in groups]
     rank = int(world.default_pg.rank())
+    store = _store_of(world.pg_map[world.default_pg][1])
     pending = sorted((one for one in entered if not one.ended), key=lambda one: -one.seconds)
     for thread in blocked:
         called = _call_of(module, thread.ident)
@@ -166,8 +167,15 @@ def _read(module: ModuleType, blocked: Sequence[BlockedThread], numbers: bool) -
             key = _group_of(module, called).group_name
             own = [one for one in own if one.key == key]
         for one in (own if own or called is not None else pending)[:1]:
-            return WorldFacts(rank, groups, thread.actor, keys.index(one.key))
-    return WorldFacts(rank, groups)
+            return WorldFacts(rank, groups, thread.actor, keys.index(one.key), store)
+    return WorldFacts(rank, groups, store=store)
+
+
+def _store_of(store: object) -> str:
+    """Return by what the members of a world have found each other: the port or the file of its store."""
+    while (within := getattr(store, "underlying_store", None)) is not None:
+        store = within
+    return str(getattr(store, "port", "") or getattr(store, "path", ""))
 
 
 def _facts(
