@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from meshrt.collectives.facts import GroupFacts, WorldFacts
 from meshrt.ranks import fold_ranks
 
-__all__ = ["BlockedThread", "NamedGroup", "count_groups", "is_in_torch", "name_of", "read_world"]
+__all__ = ["BlockedThread", "NamedGroup", "is_in_torch", "name_of", "read_world", "which_groups"]
 
 _MODULE = "torch.distributed.distributed_c10d"
 _LIBRARY = "torch._C._distributed_c10d"
@@ -119,10 +119,10 @@ def is_in_torch(file: str, called: str) -> bool:
     return file.startswith(tuple(f"{place}/" for place in torch.__path__)) or called.rpartition(".")[2] in _WAITS
 
 
-def count_groups() -> int:
-    """Return how many process groups this process is a member of."""
+def which_groups() -> Sequence[int]:
+    """Return which process groups this process is a member of: what changes when they do."""
     world = getattr(sys.modules.get(_MODULE), "_world", None)
-    return len(getattr(world, "pg_map", ()))
+    return [id(group) for group in list(getattr(world, "pg_map", ()))]
 
 
 def read_world(blocked: Sequence[BlockedThread], *, numbers: bool = True) -> WorldFacts | None:
