@@ -99,11 +99,13 @@ class BlockedThread(NamedTuple):
         ident: Of the thread.
         actor: That it serves.
         seconds: For how long it is known to be there.
+        handle: It waits for one handle, of what it has begun before; which one is not seen.
     """
 
     ident: int
     actor: str
     seconds: float
+    handle: bool = False
 
 
 def is_in_torch(file: str, called: str) -> bool:
@@ -166,7 +168,10 @@ def _read(module: ModuleType, blocked: Sequence[BlockedThread], numbers: bool) -
         if called is not None:  # others may be under way that it does not wait for
             key = _group_of(module, called).group_name
             own = [one for one in own if one.key == key]
-        for one in (own if own or called is not None else pending)[:1]:
+        found = own if own or called is not None else pending
+        if called is None and thread.handle and len({one.key for one in found}) > 1:
+            continue  # to say that it waits for one group would blame ranks that it may not wait for
+        for one in found[:1]:
             return WorldFacts(rank, groups, thread.actor, keys.index(one.key), store)
     return WorldFacts(rank, groups, store=store)
 

@@ -56,6 +56,7 @@ def test_a_thread_waits_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__path__=["/site/torch"]))
     assert is_in_torch("/site/torch/distributed/distributed_c10d.py", "work.wait")
     assert is_in_torch("train.py", "self.handle.wait") and is_in_torch("train.py", "loss.backward")
+    assert not is_in_torch("/site/torchdata/loader.py", "")
     assert not is_in_torch("train.py", "time.sleep") and not is_in_torch("train.py", "")
     monkeypatch.delitem(sys.modules, "torch")
     assert not is_in_torch("train.py", "event.wait")
@@ -155,3 +156,14 @@ def test_what_gloo_sends_to_one_rank_is_no_collective(monkeypatch: pytest.Monkey
     torch_of(monkeypatch, Group("0", "default_pg", 7), backend="gloo", _dump_fr_trace_json=lambda *_: '{"entries": []}')
     world = read_world([])
     assert world is not None and not world.groups[0].entered
+
+
+def test_which_of_several_handles_is_waited_for_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Group("0", "default_pg", 3), Group("1", "mesh_dp", 2)
+    mine = HERE._replace(handle=True)
+    torch_of(monkeypatch, *groups, **recorder(entry(3, "0", HERE.ident), entry(2, "1", HERE.ident)))
+    world = read_world([mine])
+    assert world is not None and world.actor == ""
+    assert (world := read_world([HERE])) is not None and world.actor == "main"  # waits for all, as a tensor does
+    torch_of(monkeypatch, *groups, **recorder(entry(3, "0", HERE.ident), entry(2, "1", 5)))
+    assert (world := read_world([mine])) is not None and (world.actor, world.blocked) == ("main", 0)
