@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from meshrt.collectives.facts import GroupFacts, GroupsMade, members_of
-from meshrt.collectives.torch_groups import count_groups, read_world
+from meshrt.collectives.torch_groups import read_world, which_groups
 from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.selection import Shape
@@ -59,16 +59,18 @@ class GroupReports:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._count = 0
+        self._known: Sequence[int] = ()
 
     def pulse(self) -> None:
         """Look whether there are others than before."""
-        count = count_groups()
-        world = read_world(()) if count != self._count else None
-        self._count = count
+        known = which_groups()
+        if list(known) == list(self._known):
+            return
+        self._known = known
+        world = read_world((), numbers=False)
+        self._services.report(GroupsMade(sorted({group.name for group in world.groups} if world is not None else ())))
         if world is None:
             return
-        self._services.report(GroupsMade(sorted({group.name for group in world.groups})))
         for actor in self._services.actors():
             if actor.call is not None and actor.script is not None and world.rank == actor.call.rank:
                 self._name_dimensions(actor.call, world.groups)

@@ -24,7 +24,7 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
         operation: Its name, ``"all_reduce"``.
         sizes: Of its tensors, ``"[4, 8]"``; "": not known.
         seconds: For how long this rank has been in it.
-        recorded: Torch's flight recorder has told, which has names of its own for some operations.
+        unsure: The numbers are those of a counter that also counts point-to-point operations.
     """
 
     key: str
@@ -36,7 +36,7 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
     operation: str = ""
     sizes: str = ""
     seconds: float = 0.0
-    recorded: bool = False
+    unsure: bool = False
 
     @property
     def collective(self) -> str:
@@ -52,12 +52,15 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
         groups: Those that it is a member of.
         actor: The actor that is blocked in a collective; "": none is.
         blocked: Index of the group of that collective.
+        store: By what its members have found each other, a port or file: ranks of a mesh may be in several worlds,
+            each of which counts its ranks and groups from 0. "": not known.
     """
 
     rank: int
     groups: Sequence[GroupFacts]
     actor: str = ""
     blocked: int = 0
+    store: str = ""
 
     def later(self, seconds: float) -> WorldFacts:
         """Return the facts as they are ``seconds`` later, if nothing has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from meshrt.collectives.facts import GroupFacts, WorldFacts, members_of
@@ -37,7 +37,12 @@ def late_for(world: WorldFacts, others: Mapping[int, WorldFacts]) -> Late | None
         world: The facts of that rank, when it failed.
         others: Those of ranks that have not failed, by base rank.
     """
+    others = {base: other for base, other in others.items() if other.store == world.store}
+    if not _is_one([world, *others.values()]):
+        return None
     for group in world.groups:
+        if group.unsure:
+            continue
         known = [
             (base, each.entered)
             for base, other in others.items()
@@ -59,12 +64,21 @@ def add_collectives(graph: WaitGraph, worlds: Mapping[str, Mapping[int, WorldFac
     graph.mismatches.clear()
     for mesh_id, ranks in worlds.items():
         without = {rank for mesh, rank in graph.ranks if mesh == mesh_id}
-        waits, mismatches = _compare(mesh_id, ranks, without)
-        graph.mismatches += mismatches
-        for rank, wait in waits.items():
-            node = graph.nodes.get((mesh_id, rank, wait.actor))
-            if node is not None:
-                node.waits = [*(each for each in node.waits if not each.collective), wait]
+        for store in sorted({world.store for world in ranks.values()}):
+            members = {rank: world for rank, world in ranks.items() if world.store == store}
+            if not _is_one(list(members.values())):
+                continue
+            waits, mismatches = _compare(mesh_id, members, without)
+            graph.mismatches += mismatches
+            for rank, wait in waits.items():
+                node = graph.nodes.get((mesh_id, rank, wait.actor))
+                if node is not None:
+                    node.waits = [*(each for each in node.waits if not each.collective), wait]
+
+
+def _is_one(worlds: Sequence[WorldFacts]) -> bool:
+    """Whether these may be the ranks of one world: no two have the same number."""
+    return len({world.rank for world in worlds}) == len(worlds)
 
 
 def _compare(
@@ -78,20 +92,23 @@ def _compare(
     waits: dict[int, Wait] = {}
     mismatches: list[Mismatch] = []
     base_of = {world.rank: base for base, world in worlds.items()}
-    base_of.update(
-        {rank: rank for rank in without if rank not in base_of}
-    )  # as torch counts where nothing else is said
+    if all(world.rank == base for base, world in worlds.items()):  # then others are numbered so, too
+        base_of.update({rank: rank for rank in without if rank not in base_of})
     inside: dict[tuple[str, str, int], dict[int, GroupFacts]] = {}
     entered: dict[tuple[str, str], dict[int, int]] = {}
+    numbers: dict[tuple[str, str], set[int]] = {}
     for base, world in worlds.items():
         for index, group in enumerate(world.groups):
             entered.setdefault((group.key, group.ranks), {})[base] = group.entered
             if world.actor and index == world.blocked and group.number:
                 inside.setdefault((group.key, group.ranks, group.number), {})[base] = group
+                numbers.setdefault((group.key, group.ranks), set()).add(group.number)
     for (key, text, number), members in inside.items():
         seconds = min(group.seconds for group in members.values())
         if seconds < CERTAIN_SECONDS:
             continue
+        if any(group.unsure for group in members.values()) and len(numbers[key, text]) > 1:
+            continue  # ranks cannot be in different ones for long: it is the numbers that differ
         parties = _parties(members)
         if len(parties) > 1:
             base, group = next(iter(members.items()))
@@ -110,12 +127,7 @@ def _compare(
 
 
 def _parties(members: Mapping[int, GroupFacts]) -> dict[str, tuple[int, ...]]:
-    """Return what ranks are in, in words, and which they are; one party if all of them fit together.
-
-    The names that come from the recorder are not compared with those of functions.
-    """
-    if len({group.recorded for group in members.values()}) > 1:
-        return {"": tuple(members)}
+    """Return what ranks are in, in words, and which they are; one party if all of them fit together."""
     operations = {group.operation for group in members.values()}
     sizes = {group.sizes for group in members.values()}
     sized = len(operations) == 1 and operations <= _SAME_SIZES and len(sizes) > 1 and "" not in sizes

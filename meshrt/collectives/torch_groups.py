@@ -1,9 +1,9 @@
 """The process groups of this process, read from torch without importing it.
 
-A collective is known from the stack of the thread that is in a function of `torch.distributed`, and the counter of its
-group. Where the stack does not tell, as in ``backward()`` or ``handle.wait()``, torch's flight recorder does. It keeps
-the last 2000 that were entered, unless ``TORCH_FR_BUFFER_SIZE`` says otherwise. To read these takes up to 70 ms (as
-measured with torch 2.13 and gloo).
+A collective is known from torch's flight recorder, which keeps the last 2000 that were entered, and which of them have
+ended, unless ``TORCH_FR_BUFFER_SIZE`` says otherwise. To read these takes about 70 ms (measured with torch 2.13 and
+gloo). Without it, a collective is known from the stack of the thread that is in a function of `torch.distributed`, and
+the counter of its group.
 
 All of it is private to torch. A part that is missing or different leads to no facts, never to an error. On the control
 thread.
@@ -12,6 +12,7 @@ thread.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from meshrt.collectives.facts import GroupFacts, WorldFacts
 from meshrt.ranks import fold_ranks
 
-__all__ = ["BlockedThread", "NamedGroup", "count_groups", "is_in_torch", "name_of", "read_world"]
+__all__ = ["BlockedThread", "NamedGroup", "is_in_torch", "name_of", "read_world", "which_groups"]
 
 _MODULE = "torch.distributed.distributed_c10d"
 _LIBRARY = "torch._C._distributed_c10d"
@@ -33,10 +34,15 @@ _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Functions of `torch.distributed` that enter a collective.
 _COLLECTIVES = frozenset(
     {
-        "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast",
-        "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+        "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_reduce_coalesced", "all_to_all",
+        "all_to_all_single", "barrier", "broadcast", "gather", "reduce", "reduce_scatter", "reduce_scatter_single",
+        "reduce_scatter_tensor", "scatter",
     }
 )  # fmt: skip
+#: Functions of `torch.distributed` in which a thread waits for one other rank, or for no collective that is numbered.
+_POINT_TO_POINT = frozenset({"batch_isend_irecv", "monitored_barrier", "recv", "send"})
+#: The backend whose counter of a group also counts point-to-point operations, of which ranks have different numbers.
+_COUNTS_ALL = "gloo"
 #: What is called in user code to wait for what torch does: methods of a collective's handle, and of a tensor.
 _WAITS = frozenset({"backward", "cpu", "item", "numpy", "synchronize", "tolist", "wait"})
 #: Descriptions of a group that nobody has given it.
@@ -46,7 +52,11 @@ _DIMENSION = "mesh_"
 
 
 class _Entered(NamedTuple):
-    """A collective that has not ended."""
+    """A collective that has been entered.
+
+    Attributes:
+        ended: It is known for its number only.
+    """
 
     key: str
     number: int
@@ -54,7 +64,18 @@ class _Entered(NamedTuple):
     sizes: str
     seconds: float
     thread: int
-    recorded: bool = True
+    ended: bool = False
+
+
+class _Recorded(NamedTuple):
+    """What the flight recorders have seen to begin, oldest first.
+
+    Attributes:
+        is_complete: Nothing has been dropped for what came later.
+    """
+
+    entered: Sequence[_Entered]
+    is_complete: bool
 
 
 class NamedGroup(Protocol):
@@ -79,11 +100,13 @@ class BlockedThread(NamedTuple):
         ident: Of the thread.
         actor: That it serves.
         seconds: For how long it is known to be there.
+        handle: It waits for one handle, of what it has begun before; which one is not seen.
     """
 
     ident: int
     actor: str
     seconds: float
+    handle: bool = False
 
 
 def is_in_torch(file: str, called: str) -> bool:
@@ -96,56 +119,95 @@ def is_in_torch(file: str, called: str) -> bool:
     torch = sys.modules.get("torch")
     if torch is None:
         return False
-    return file.startswith(tuple(torch.__path__)) or called.rpartition(".")[2] in _WAITS
+    return file.startswith(tuple(f"{place}/" for place in torch.__path__)) or called.rpartition(".")[2] in _WAITS
 
 
-def count_groups() -> int:
-    """Return how many process groups this process is a member of."""
+def which_groups() -> Sequence[int]:
+    """Return which process groups this process is a member of: what changes when they do."""
     world = getattr(sys.modules.get(_MODULE), "_world", None)
-    return len(getattr(world, "pg_map", ()))
+    return [id(group) for group in list(getattr(world, "pg_map", ()))]
 
 
-def read_world(blocked: Sequence[BlockedThread]) -> WorldFacts | None:
-    """Return the process groups of this process; None: it has none, or this torch does not show them."""
+def read_world(blocked: Sequence[BlockedThread], *, numbers: bool = True) -> WorldFacts | None:
+    """Return the process groups of this process; None: it has none, or this torch does not show them.
+
+    Args:
+        blocked: The threads of which one may be in a collective.
+        numbers: Also which collectives have been entered; a recorder that is full takes a tenth of a second for it.
+    """
     module = sys.modules.get(_MODULE)
     if module is None:
         return None
     try:
-        return _read(module, blocked)
-    except (
-        Exception
-    ):  # torch's own parts are different in each version: without facts `where` is as it is without torch
+        return _read(module, blocked, numbers)
+    except Exception:  # its parts are different in each version of torch: `where` is then as it is without torch
         return None
 
 
-def _read(module: ModuleType, blocked: Sequence[BlockedThread]) -> WorldFacts | None:
+def _read(module: ModuleType, blocked: Sequence[BlockedThread], numbers: bool) -> WorldFacts | None:
     world = module._world
     if world.default_pg is None:
         return None
-    entered = list(_from_stacks(module, blocked))
-    if len(entered) < len(blocked):
-        entered += _recorded()
-    groups = [_facts(group, world.pg_group_ranks[group], entered) for group in list(world.pg_map)]
+    recorded = _recorded() if numbers else None
+    entered = list(_from_stacks(module, blocked)) if recorded is None else recorded.entered
+    groups = [
+        _facts(group, world.pg_group_ranks[group], entered, _COUNTS_ALL in str(world.pg_map[group]), recorded)
+        for group in list(world.pg_map)
+    ]
     keys = [group.key for group in groups]
     rank = int(world.default_pg.rank())
-    entered.sort(key=lambda one: -one.seconds)
+    store = _store_of(world.pg_map[world.default_pg][1])
+    pending = sorted((one for one in entered if not one.ended), key=lambda one: -one.seconds)
     for thread in blocked:
+        called = _call_of(module, thread.ident)
+        if called is not None and called.f_code.co_name in _POINT_TO_POINT:
+            continue
         # What this thread has entered; else the oldest one, which a thread of torch's has entered for it.
-        own = [one for one in entered if one.thread == thread.ident]
-        for one in (own or entered)[:1]:
-            return WorldFacts(rank, groups, thread.actor, keys.index(one.key))
-    return WorldFacts(rank, groups)
+        own = [one for one in pending if one.thread == thread.ident]
+        if called is not None:  # others may be under way that it does not wait for
+            key = _group_of(module, called).group_name
+            own = [one for one in own if one.key == key]
+        found = own if own or called is not None else pending
+        if called is None and thread.handle and len({one.key for one in found}) > 1:
+            continue  # to say that it waits for one group would blame ranks that it may not wait for
+        for one in found[:1]:
+            return WorldFacts(rank, groups, thread.actor, keys.index(one.key), store)
+    return WorldFacts(rank, groups, store=store)
 
 
-def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> GroupFacts:
+def _store_of(store: object) -> str:
+    """Return by what the members of a world have found each other: the port or the file of its store."""
+    while (within := getattr(store, "underlying_store", None)) is not None:
+        store = within
+    return str(getattr(store, "port", "") or getattr(store, "path", ""))
+
+
+def _facts(
+    group: _Group, ranks: Iterable[int], entered: Sequence[_Entered], counts_all: bool, recorded: _Recorded | None
+) -> GroupFacts:
+    """Return the facts of a group.
+
+    Args:
+        entered: What is known of all groups, oldest first.
+        counts_all: Its counter is not the number of its collectives.
+        recorded: What the recorders have; None: they are off.
+    """
     key = str(group.group_name)
     try:
         last = int(group._get_sequence_number_for_group())
     except RuntimeError:
         last = 0  # this backend does not count
+    own = [one for one in entered if one.key == key]
+    unsure = False
+    if counts_all:
+        if recorded is not None and (own or recorded.is_complete):
+            # The counter begins anew where the group of an earlier world had this key, the recorder does not forget it.
+            last = min(last, own[-1].number if own else 0)
+        else:
+            unsure = last > 0
     name, dimension = name_of(group)
-    facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last)
-    oldest = min((one for one in entered if one.key == key), key=lambda one: one.number, default=None)
+    facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last, unsure=unsure)
+    oldest = min((one for one in own if not one.ended), key=lambda one: one.number, default=None)
     if oldest is None:
         return facts
     return replace(
@@ -155,7 +217,6 @@ def _facts(group: _Group, ranks: Iterable[int], entered: Sequence[_Entered]) -> 
         operation=oldest.operation,
         sizes=oldest.sizes,
         seconds=round(oldest.seconds, 3),
-        recorded=oldest.recorded,
     )
 
 
@@ -168,40 +229,60 @@ def name_of(group: NamedGroup) -> tuple[str, bool]:
     return re.sub(r"\W+", "_", name), name != description
 
 
-def _recorded() -> list[_Entered]:
-    """Return what the flight recorders have seen to begin and not to end."""
+def _recorded() -> _Recorded | None:
+    """Return what the flight recorders have, which number collectives and nothing else; None: they are off.
+
+    Those of all backends but NCCL also have what has ended.
+    """
     library = sys.modules[_LIBRARY]
     found: list[_Entered] = []
+    # Before its first entry a recorder does not tell whether it is on.
+    on = hasattr(library, _DUMPS[-1]) and os.environ.get("TORCH_FR_BUFFER_SIZE", "0") not in ("", "0")
+    first = 0
     now = time.time_ns()
     for name in _DUMPS:
         dump = getattr(library, name, None)
         trace = json.loads(dump(True, True)) if dump is not None else {}
-        for entry in trace.get("entries", ()):
-            if entry["is_p2p"] or entry["retired"] or entry["state"] == "completed":
+        on = on or bool(trace.get("pg_status"))
+        entries = trace.get("entries", ())
+        if entries and name == _DUMPS[-1]:
+            first = min(int(entry.get("record_id", 0)) for entry in entries)
+        for entry in entries:
+            if entry["is_p2p"]:
                 continue
             operation = str(entry["profiling_name"]).rpartition(":")[2].strip("_")
             sizes = ", ".join(map(str, entry["input_sizes"]))
             seconds = (now - entry["time_created_ns"]) / 1e9
             thread = int(entry.get("thread_id") or 0)
             key = str(entry["process_group"][0])
-            found.append(_Entered(key, entry["collective_seq_id"], operation, sizes, seconds, thread))
-    return found
+            ended = entry["retired"] or entry["state"] == "completed"
+            found.append(_Entered(key, entry["collective_seq_id"], operation, sizes, seconds, thread, ended))
+    return _Recorded(found, not first) if on else None
 
 
 def _from_stacks(module: ModuleType, blocked: Sequence[BlockedThread]) -> Iterator[_Entered]:
     """Return the collectives that threads are in, by their stacks."""
-    frames = sys._current_frames()
     for thread in blocked:
-        frame: FrameType | None = frames.get(thread.ident)
-        while frame is not None:
+        frame = _call_of(module, thread.ident)
+        if frame is not None and frame.f_code.co_name in _COLLECTIVES:
+            group = _group_of(module, frame)
+            number = int(group._get_sequence_number_for_group())
             operation = frame.f_code.co_name
-            if frame.f_code.co_filename == module.__file__ and operation in _COLLECTIVES:
-                group = frame.f_locals.get("group") or module._world.default_pg
-                number = int(group._get_sequence_number_for_group())
-                shape = getattr(frame.f_locals.get("tensor"), "shape", None)
-                sizes = "" if shape is None else str(list(shape))
-                yield _Entered(
-                    str(group.group_name), number, operation, sizes, thread.seconds, thread.ident, recorded=False
-                )
-                break
-            frame = frame.f_back
+            yield _Entered(str(group.group_name), number, operation, "", thread.seconds, thread.ident)
+
+
+def _call_of(module: ModuleType, thread: int) -> FrameType | None:
+    """Return the innermost call of a function of `torch.distributed` that waits for other ranks."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == module.__file__ and code.co_name in _COLLECTIVES | _POINT_TO_POINT:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _group_of(module: ModuleType, frame: FrameType) -> _Group:
+    """Return the group that a function of `torch.distributed` was given."""
+    group: _Group = frame.f_locals.get("group") or module._world.default_pg
+    return group

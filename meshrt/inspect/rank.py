@@ -187,7 +187,12 @@ def _name_collective(samples: Sequence[Sample], actors: Sequence[ActorState]) ->
         if sample.kind == "actor" and sample.actor in threads and sample.state == BLOCKED and sample.stack
         if is_in_torch(sample.stack[-1].file, sample.waits)
     }
-    world = read_world([BlockedThread(threads[name], name, sample.since()) for name, sample in blocked.items()])
+    world = read_world(
+        [
+            BlockedThread(threads[name], name, sample.since(), sample.waits.endswith(".wait"))
+            for name, sample in blocked.items()
+        ]
+    )
     if world is not None and world.actor:
         blocked[world.actor].waits = world.groups[world.blocked].collective
     return world
