@@ -4,7 +4,7 @@
 
     torchrun --nproc-per-node 4 -m meshrt run examples/ddp.py        in one terminal
     meshrt where                                                     in another: who waits where
-    meshrt debug -c "interrupt main" -c "cast main p len(shard)"     and why
+    meshrt p main SAMPLES                                            what they hold
 
 Needs torch, on processors: ``pip install torch``.
 """
