@@ -54,6 +54,7 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
         blocked: Index of the group of that collective.
         store: By what its members have found each other, a port or file: ranks of a mesh may be in several worlds,
             each of which counts its ranks and groups from 0. "": not known.
+        last: Index of the group whose collective this thread has entered last; -1: not known.
     """
 
     rank: int
@@ -61,6 +62,7 @@ class WorldFacts(Data, frozen=True, omit_defaults=True):
     actor: str = ""
     blocked: int = 0
     store: str = ""
+    last: int = -1
 
     def later(self, seconds: float) -> WorldFacts:
         """Return the facts as they are ``seconds`` later, if nothing has ended."""

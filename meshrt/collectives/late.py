@@ -40,8 +40,8 @@ def late_for(world: WorldFacts, others: Mapping[int, WorldFacts]) -> Late | None
     others = {base: other for base, other in others.items() if other.store == world.store}
     if not _is_one([world, *others.values()]):
         return None
-    for group in world.groups:
-        if group.unsure:
+    for index, group in enumerate(world.groups):
+        if group.unsure or world.last not in (-1, index):
             continue
         known = [
             (base, each.entered)

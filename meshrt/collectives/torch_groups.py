@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType, ModuleType
@@ -172,7 +173,9 @@ def _read(module: ModuleType, blocked: Sequence[BlockedThread], numbers: bool) -
             continue  # to say that it waits for one group would blame ranks that it may not wait for
         for one in found[:1]:
             return WorldFacts(rank, groups, thread.actor, keys.index(one.key), store)
-    return WorldFacts(rank, groups, store=store)
+    here = [one for one in entered if one.thread == threading.get_ident()]
+    last = keys.index(here[-1].key) if here and here[-1].key in keys else -1
+    return WorldFacts(rank, groups, store=store, last=last)
 
 
 def _store_of(store: object) -> str:

@@ -127,6 +127,8 @@ def test_who_has_entered_fewer_than_one_that_has_given_up() -> None:
         2: WorldFacts(2, [group("default_pg", "0-3", 2), group("dp", "0,2", 4)]),
     }
     assert late_for(failed, others) == Late("collective #5 of dp", (2,))
+    assert late_for(replace(failed, last=1), others) == Late("collective #5 of dp", (2,))
+    assert late_for(replace(failed, last=0), others) is None  # in that one it has not given up
     assert late_for(failed, {1: others[1]}) is None and late_for(failed, {}) is None
 
 

@@ -106,6 +106,9 @@ def test_the_recorder_knows_what_has_not_ended(monkeypatch: pytest.MonkeyPatch) 
     assert first.seconds > 1e6
     world = read_world([BlockedThread(1, "main", 0.0)])  # what another thread of torch's has entered for it
     assert world is not None and world.groups[world.blocked].name == "dp"
+    torch_of(monkeypatch, *groups, **recorder(entry(2, "1", HERE.ident), entry(9, "0", 5)))
+    world = read_world([])  # of a thread that has given up in the last one that it has entered
+    assert world is not None and world.groups[world.last].name == "dp"
 
 
 def all_reduce(module: ModuleType, group: Group | None = None) -> object:
