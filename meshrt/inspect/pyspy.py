@@ -24,6 +24,7 @@ from meshrt.inspect.visibility import cut, is_hidden_file
 from meshrt.program.words import BLOCKED, RUNNING
 from meshrt.show.installing import install_extra
 from meshrt.transport.foreign import check_processes, may_look, python_of
+from meshrt.transport.kernel import is_stopped
 
 __all__ = ["MAIN", "ask", "find", "records_of"]
 
@@ -61,7 +62,8 @@ def _ask_one(program: str, mesh: str, rank: int, pid: int, verbose: bool) -> Sta
         check_processes([pid])
     except MeshError as error:
         return Unanswered(mesh, (rank,), "gone", str(error))
-    command = [program, "dump", "--json", "--pid", str(pid)]
+    # One that is stopped already cannot be stopped, and does not change while it is read.
+    command = [program, "dump", "--json", *(["--nonblocking"] if is_stopped(pid) else []), "--pid", str(pid)]
     try:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, text=True, errors="replace", timeout=_SECONDS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +14,10 @@ import pytest
 
 from meshrt.errors import MeshError
 from meshrt.inspect.pyspy import find
+from meshrt.transport.kernel import is_stopped
 from tests.support.programs import environment, run_python
 from tests.support.pythons import NOBODY, base_of, found_python, runs_for_others
+from tests.support.waiting import wait_until
 
 TARGET = """\
 import threading
@@ -118,3 +122,13 @@ def test_without_the_right_to_look_into_it(pids: list[int]) -> None:
     env = environment(HOME="/", PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(command, env=env, capture_output=True, text=True, cwd="/", user=NOBODY)
     assert done.returncode == 1 and f"PID {pids[0]} belongs to the user root" in done.stderr
+
+
+def test_a_process_that_a_signal_has_stopped_is_read_as_it_is(pids: list[int]) -> None:
+    os.kill(pids[0], signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_stopped(pids[0]))
+        done = run_python("-m", "meshrt", "where", "--pid", str(pids[0]))
+    finally:
+        os.kill(pids[0], signal.SIGCONT)
+    assert done.returncode == 0 and "step" in done.stdout, done.stderr
