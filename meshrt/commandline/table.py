@@ -93,7 +93,8 @@ class Table(Generic[C]):
             raise UsageError(f"at this prompt commands are typed without meshrt: {line.left}")
         command = self.find(word, offer)
         if command.meant(line.left.split()) is not command:
-            raise UsageError(f"a line about processes is for a shell: meshrt {line.text.strip()}")
+            why = "the actor is missing" if line.peek().isdecimal() else "this is not for a prompt"
+            raise UsageError(f"{why}; processes that are no ranks are named in a shell: meshrt {line.text.strip()}")
         return Invocation(command, arguments_of(command, line, offer), offer)
 
     def parse_words(self, words: Sequence[str], offer: Offer) -> Invocation[C]:
