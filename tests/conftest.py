@@ -27,7 +27,20 @@ ONE_PYTHON = (
         f"cluster/test_{name}.py"
         for name in (
             *("arrays", "causes", "delay", "example", "files", "full_disk", "joined", "kubernetes", "launch", "logs"),
-            *("loss", "mpi", "placing", "ray", "reach", "slurm", "ssh", "strangers", "timeline", "tools", "torchrun"),
+            *(
+                "loss",
+                "mixed",
+                "mpi",
+                "placing",
+                "ray",
+                "reach",
+                "slurm",
+                "ssh",
+                "strangers",
+                "timeline",
+                "tools",
+                "torchrun",
+            ),
             *("two_machines", "via"),
         )
     ),
@@ -40,6 +53,7 @@ ONE_PYTHON = (
     "test_house.py",
     "test_layers.py",
     "test_manifests.py",
+    "unit/failure/test_report.py",
     *(
         f"unit/{package}/"
         for package in ("commandline", "host", "program", "selection", "show", "store", "top", "transport")
@@ -50,9 +64,11 @@ ONE_PYTHON = (
             *(
                 "collectives",
                 "ddp",
+                "exit_codes",
                 "failures_page",
                 "gather",
                 "hosts",
+                "joined",
                 "launch",
                 "lifetime",
                 "limits",
@@ -71,13 +87,14 @@ ONE_PYTHON = (
                 "top_screen",
                 "top_serve",
             ),
-            *("torchrun", "via"),
+            *("timeouts", "torchrun", "via"),
         )
     ),
     *(
         f"faults/test_{name}.py"
         for name in (
-            *("agents", "bad_messages", "cleaners", "descendants", "exposure", "failing_calls", "fuzzed", "interrupts"),
+            *("agents", "bad_messages", "cleaners", "descendants", "exhausted", "exposure", "failing_calls", "fuzzed"),
+            "interrupts",
             *(
                 "left_behind",
                 "links",
