@@ -113,8 +113,10 @@ def test_the_status_and_the_root_cause(code: str, status: int, cause: str, tmp_p
 
 
 def test_the_first_failure_ends_ranks_that_would_wait_for_ever(tmp_path: Path) -> None:
-    text = TRAIN + "else:\n    time.sleep(3600)\n"
-    done = run(script(tmp_path, text), "raise ValueError('bad batch')", ranks=3)
+    begun = f"os.path.join({str(tmp_path)!r}, 'begun')"
+    text = TRAIN + f"else:\n    open({begun} + str(rank), 'w').close(); time.sleep(3600)\n"
+    code = f"while not all(os.path.exists({begun} + each) for each in '02'): pass\nraise ValueError('bad batch')"
+    done = run(script(tmp_path, text), code, ranks=3)
     assert done.returncode == 1 and "train.py" in done.stderr and "time.sleep" in done.stderr
 
 
