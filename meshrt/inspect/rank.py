@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from meshrt.collectives.dimensions import GroupReports
 from meshrt.collectives.facts import WorldFacts
+from meshrt.collectives.reports import GroupReports
 from meshrt.collectives.torch_groups import BlockedThread, is_in_torch, read_world
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
 from meshrt.hooks.operations import Answers, Grouped

@@ -97,8 +97,8 @@ class RankRequests:
             raise ProtocolError(f"the view of actor {told.actor!r}: {error}") from None
         self._registry.actor_spawned(told.mesh, told.actor, view)
 
-    def _dimensions_named(self, _mesh_id: str, _rank: int, told: DimensionsNamed) -> None:
-        self._registry.dimensions_named(told.mesh, dict(told.sizes))
+    def _dimensions_named(self, mesh_id: str, _rank: int, told: DimensionsNamed) -> None:
+        self._registry.dimensions_named(mesh_id, dict(told.sizes))
 
     def _restarted(self, _address: Address, asked: WhenRestarted, answer: DataReply[Restarted]) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:

@@ -184,9 +184,8 @@ class ActorSpawned(Report, frozen=True, tag="mesh.actor"):
 
 
 class DimensionsNamed(Report, frozen=True, tag="mesh.dimensions"):
-    """The script that runs on a mesh has named its dimensions: label and size of each."""
+    """The script that runs on the rank's mesh has named its dimensions: label and size of each."""
 
-    mesh: str
     sizes: Sequence[tuple[str, int]]
 
 

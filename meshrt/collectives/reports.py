@@ -80,4 +80,4 @@ class GroupReports:
         found = dimensions_of(groups, len(shape)) if shape.labels == DEFAULT else None
         if found is not None:
             call.view = Shape.from_extent(found).to_wire()
-            self._services.report(DimensionsNamed(call.mesh_id, list(found.items())))
+            self._services.report(DimensionsNamed(list(found.items())))

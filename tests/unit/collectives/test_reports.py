@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.collectives.dimensions import GroupReports, dimensions_of
 from meshrt.collectives.facts import GroupFacts, GroupsMade
+from meshrt.collectives.reports import GroupReports, dimensions_of
 from meshrt.ranks import fold_ranks
 from meshrt.selection import Shape
 
