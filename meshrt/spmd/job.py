@@ -13,6 +13,7 @@ one has failed. It has a session of its own: signals for the job are for its ran
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -24,8 +25,6 @@ if __name__ == "__main__":
     # Started by its path, as agents are: it uses the meshrt of the ranks, wherever that came from.
     sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
     sys.modules["meshrt.spmd.job"] = sys.modules["__main__"]
-
-import psutil
 
 from meshrt.engine.launch.command import be_host, run_engine
 from meshrt.engine.launch.launchers import Launched
@@ -77,7 +76,7 @@ class _Ranks:
     Args:
         size: How many there are.
         local_size: How many of them are on the first host: they are the first ones.
-        has_parent: Whether the process lives that has started this one.
+        has_parent: Whether the process runs that has started this one.
     """
 
     def __init__(self, size: int, local_size: int, has_parent: Callable[[], bool]) -> None:
@@ -148,13 +147,24 @@ def run(spec: JobSpec) -> None:
 def _run(spec: JobSpec) -> None:
     root = start_root()
     shape = Shape.from_extent(spec.sizes)
-    ranks = _Ranks(len(shape), len(shape) // spec.hosts, lambda: psutil.pid_exists(spec.parent))
+    ranks = _Ranks(len(shape), len(shape) // spec.hosts, _watch(spec.parent))
     root.services.rank_born.append(ranks.born)
     root.services.rank_gone.append(ranks.gone)
     asked = MeshSpec.make(spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
     mesh = start_mesh(asked, Hosts())
     root.runtime.tree.actor_spawned(mesh.mesh_id, spec.actor, shape)
     ranks.wait()
+
+
+def _watch(pid: int) -> Callable[[], bool]:
+    """Return what says whether a process runs: one that has ended does not, whether or not its parent has reaped it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return lambda: False
+    ended = select.poll()
+    ended.register(descriptor, select.POLLIN)
+    return lambda: not ended.poll(0)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from meshrt.spmd.parts import JOB_PROGRAM
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
 
@@ -137,7 +139,7 @@ class Job:
         for process in self.processes:
             process.kill()
         for process in self.processes:  # the program has the standard error of the first one, until all have ended
-            process.communicate()
+            process.communicate(timeout=_SECONDS)
         wait_until(lambda: not any(Path(self.runtime).glob("p-*/root")), _SECONDS, "the end of the program")
 
 
@@ -188,10 +190,31 @@ def test_a_breakpoint_stops_its_rank_alone(job: Job) -> None:
 
 def test_a_breakpoint_for_all_stops_all_ranks(job: Job) -> None:
     job.train("import meshrt\nif rank == 1: meshrt.breakpoint(all=True, ranks='1')")
-    job.meshrt("wait", "main", "30")
+    job.wait_for("| main ", "list")  # before that, there may be no program
     wait_until(lambda: job.meshrt("list").count("| main ") == 2, _SECONDS, "both are stopped")
     job.meshrt("continue")
     assert [each.status for each in job.ended()] == [0, 0]
+
+
+def test_a_program_ends_whose_processes_were_killed_before_they_joined(job: Job) -> None:
+    job.train()
+    (first, second) = job.processes
+    wait_until(lambda: _programs(job), _SECONDS, "the program is started")
+    for process in (first, second):
+        process.kill()  # and is not waited for: who reads all of its output first has a zombie meanwhile
+    assert first.communicate(timeout=_SECONDS)[0] == "" and not _programs(job)
+
+
+def _programs(job: Job) -> list[int]:
+    """Return the processes that are the program of the job, as soon as they are started."""
+    mark = f"MESHRT_RUNTIME_DIR={job.runtime}".encode()
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if str(JOB_PROGRAM) in (process.info["cmdline"] or ()):
+            with contextlib.suppress(OSError):  # it has ended
+                if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                    found.append(process.pid)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from meshrt.hooks.fate import Fate
 from meshrt.spmd import job
 from meshrt.spmd.parts import JobSpec
+from tests.support.waiting import wait_until
 
 ENDED = Fate("stopped")
 SPEC = JobSpec("meet", {"hosts": 1, "gpus": 2}, ["train.py"], "main", "torchrun", 0, 1, 17)
@@ -63,6 +66,16 @@ def test_other_hosts_are_waited_for_when_the_first_one_has_nothing_left_to_do() 
     ranks.gone("m", 1, ENDED)
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_parent_that_has_ended_is_not_waited_for_although_nobody_has_reaped_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        runs = job._watch(process.pid)
+        assert runs()
+        process.kill()
+        wait_until(lambda: not runs())
+        assert process.returncode is None
+    assert not job._watch(process.pid)()
 
 
 def test_all_have_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
