@@ -147,9 +147,14 @@ class Ending:
             future.get(grace + 2.0)
 
     def _let_start(self) -> None:
-        """Wait for meshes that are starting: what was sent to them has not left yet; the grace is for serving it."""
+        """Wait for meshes that are starting: what was sent to them has not left yet; the grace is for serving it.
+
+        Not for those whose ranks join: the others may never come.
+        """
         deadline = time.monotonic() + _START_MAX
         for record in self._registry.running():
+            if record.joined:
+                continue
             self._runtime.driver.wait(record.initialized, max(0.0, deadline - time.monotonic()))
 
     def _finish(self) -> None:
