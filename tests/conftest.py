@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import faulthandler
 import os
 import shutil
 import signal
@@ -14,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.support.watchdog"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -120,15 +120,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(HERE).as_posix().startswith(ONE_PYTHON):
             item.add_marker(pytest.mark.one_python)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
-    """Watch the rest of a test that has failed: pytest has stopped its watchdog, and that of the plug-in is spent."""
-    if isinstance(node, pytest.Item):
-        seconds = float(node.config.getini("faulthandler_timeout"))
-        stderr = node.config.stash[fault_handler_stderr_fd_key]
-        faulthandler.dump_traceback_later(seconds, file=stderr, exit=True)
 
 
 def _isolate() -> None:

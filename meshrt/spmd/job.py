@@ -171,7 +171,10 @@ def main() -> None:
     """Be the process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    spec = JobSpec.from_json(sys.stdin.read())
+    text = sys.stdin.read()
+    if not text:
+        return  # the process that has started this one was killed before it could say what to do
+    spec = JobSpec.from_json(text)
     sys.argv[:] = spec.words
     sys.orig_argv[:] = [sys.orig_argv[0], *spec.words]
     try:

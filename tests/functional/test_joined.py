@@ -202,7 +202,9 @@ def test_a_program_ends_whose_processes_were_killed_before_they_joined(job: Job)
     wait_until(lambda: _programs(job), _SECONDS, "the program is started")
     for process in (first, second):
         process.kill()  # and is not waited for: who reads all of its output first has a zombie meanwhile
-    assert first.communicate(timeout=_SECONDS)[0] == "" and not _programs(job)
+    out, err = first.communicate(timeout=_SECONDS)
+    assert (out, "Traceback" in err) == ("", False), err
+    assert not _programs(job)
 
 
 def _programs(job: Job) -> list[int]:

@@ -8,11 +8,12 @@ import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from meshrt.hooks.fate import Fate
 from meshrt.spmd import job
-from meshrt.spmd.parts import JobSpec
+from meshrt.spmd.parts import JOB_PROGRAM, JobSpec
 from tests.support.waiting import wait_until
 
 ENDED = Fate("stopped")
@@ -74,8 +75,13 @@ def test_a_parent_that_has_ended_is_not_waited_for_although_nobody_has_reaped_it
         assert runs()
         process.kill()
         wait_until(lambda: not runs())
-        assert process.returncode is None
+        assert psutil.pid_exists(process.pid)
     assert not job._watch(process.pid)()
+
+
+def test_it_ends_when_its_starter_was_killed_before_it_said_what_to_do() -> None:
+    done = subprocess.run([sys.executable, str(JOB_PROGRAM)], input="", capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_all_have_joined_before(monkeypatch: pytest.MonkeyPatch) -> None:
