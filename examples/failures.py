@@ -17,7 +17,7 @@ class Store(Actor):
     """Holds the weights for everybody."""
 
     @endpoint
-    def weights(self, step: int) -> list[float]:
+    def weights(self, step: object) -> list[float]:
         if step == 3:
             print("step 3: growing the table")
             time.sleep(1)  # until all have asked, and wait

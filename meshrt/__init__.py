@@ -30,27 +30,30 @@ def _make_absolute(*variables: str) -> None:
 _make_absolute("MESHRT_RUNTIME_DIR", "MESHRT_RUNS")
 
 if TYPE_CHECKING:
-    from meshrt.actor.actor import Actor
     from meshrt.actor.breakpoints import breakpoint
     from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
-    from meshrt.actor.endpoint import concurrent_endpoint, endpoint
     from meshrt.debug.prompt.scripted import debug_client
     from meshrt.engine.command import CommandEngine, ssh
     from meshrt.engine.local import LocalEngine
     from meshrt.engine.ray_engine import RayEngine
     from meshrt.errors import (
+        ActorAborted,
         ActorError,
         ArgumentNotSerializable,
         AuthenticationError,
+        CallCancelled,
         CallTimeout,
+        Disconnected,
         ForkedMeshError,
         HostLost,
+        LimitReached,
         LinkLost,
         MeshBusy,
         MeshError,
         MeshFailure,
         MeshStopped,
         NotAnEndpointError,
+        PortClosed,
         ProcessDied,
         ProtocolError,
         ReferenceLost,
@@ -64,13 +67,20 @@ if TYPE_CHECKING:
         UsageError,
     )
     from meshrt.failure.telling import record
+    from meshrt.inspect.connect import RunningProgram, connect
     from meshrt.memory.api import memory
-    from meshrt.mesh.actor_mesh import ActorMesh
+    from meshrt.mesh.actor_mesh import Endpoint
+    from meshrt.mesh.channels import Channel, PortReceiver
     from meshrt.mesh.future import Future
+    from meshrt.mesh.nursery import Nursery, nursery
+    from meshrt.mesh.own_ranks import this_proc
+    from meshrt.mesh.ports import Port
     from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, proc_mesh, this_host
     from meshrt.mesh.program import shutdown_context
     from meshrt.mesh.restarts import Restart
-    from meshrt.mesh.this_proc import this_proc
+    from meshrt.mesh.several import Accumulator, as_completed, gather, wait
+    from meshrt.mesh.singleton import get_or_spawn, get_singleton
+    from meshrt.mesh.typed import Actor, ActorMesh, concurrent_endpoint, endpoint
     from meshrt.mesh.value_mesh import ValueMesh
     from meshrt.selection import Extent, MeshTrait, Point, Shape, Slice
     from meshrt.spmd.join import join
@@ -78,22 +88,31 @@ if TYPE_CHECKING:
     from meshrt.store.refs import ObjectRef
 
 _HOME = {
+    "Accumulator": "meshrt.mesh.several",
     "Actor": "meshrt.actor.actor",
     "ActorMesh": "meshrt.mesh.actor_mesh",
+    "Channel": "meshrt.mesh.channels",
     "CommandEngine": "meshrt.engine.command",
     "Context": "meshrt.actor.context",
+    "Endpoint": "meshrt.mesh.actor_mesh",
     "Extent": "meshrt.selection",
     "Future": "meshrt.mesh.future",
     "HostMesh": "meshrt.mesh.proc_mesh",
     "LocalEngine": "meshrt.engine.local",
     "MeshTrait": "meshrt.selection",
+    "Nursery": "meshrt.mesh.nursery",
     "ObjectRef": "meshrt.store.refs",
     "Point": "meshrt.selection",
+    "Port": "meshrt.mesh.ports",
+    "PortReceiver": "meshrt.mesh.channels",
     "ProcMesh": "meshrt.mesh.proc_mesh",
     "RayEngine": "meshrt.engine.ray_engine",
     "Shape": "meshrt.selection",
     "Slice": "meshrt.selection",
     "ValueMesh": "meshrt.mesh.value_mesh",
+    "as_completed": "meshrt.mesh.several",
+    "RunningProgram": "meshrt.inspect.connect",
+    "connect": "meshrt.inspect.connect",
     "breakpoint": "meshrt.actor.breakpoints",
     "concurrent_endpoint": "meshrt.actor.endpoint",
     "context": "meshrt.actor.context",
@@ -102,9 +121,13 @@ _HOME = {
     "current_size": "meshrt.actor.context",
     "debug_client": "meshrt.debug.prompt.scripted",
     "endpoint": "meshrt.actor.endpoint",
+    "gather": "meshrt.mesh.several",
+    "get_or_spawn": "meshrt.mesh.singleton",
+    "get_singleton": "meshrt.mesh.singleton",
     "host_mesh": "meshrt.mesh.proc_mesh",
     "join": "meshrt.spmd.join",
     "memory": "meshrt.memory",
+    "nursery": "meshrt.mesh.nursery",
     "proc_mesh": "meshrt.mesh.proc_mesh",
     "put": "meshrt.store.put",
     "Restart": "meshrt.mesh.restarts",
@@ -112,24 +135,32 @@ _HOME = {
     "shutdown_context": "meshrt.mesh.program",
     "ssh": "meshrt.engine.command",
     "this_host": "meshrt.mesh.proc_mesh",
-    "this_proc": "meshrt.mesh.this_proc",
+    "this_proc": "meshrt.mesh.own_ranks",
+    "wait": "meshrt.mesh.several",
 }
 _ERRORS = "meshrt.errors"
 
 __all__ = [
+    "Accumulator",
     "Actor",
+    "ActorAborted",
     "ActorError",
     "ActorMesh",
     "ArgumentNotSerializable",
     "AuthenticationError",
+    "CallCancelled",
     "CallTimeout",
+    "Channel",
     "CommandEngine",
     "Context",
+    "Disconnected",
+    "Endpoint",
     "Extent",
     "ForkedMeshError",
     "Future",
     "HostLost",
     "HostMesh",
+    "LimitReached",
     "LinkLost",
     "LocalEngine",
     "MeshBusy",
@@ -138,8 +169,12 @@ __all__ = [
     "MeshStopped",
     "MeshTrait",
     "NotAnEndpointError",
+    "Nursery",
     "ObjectRef",
     "Point",
+    "Port",
+    "PortClosed",
+    "PortReceiver",
     "ProcMesh",
     "ProcessDied",
     "ProtocolError",
@@ -147,6 +182,7 @@ __all__ = [
     "ReferenceLost",
     "Restart",
     "ResultNotSerializable",
+    "RunningProgram",
     "SelectionError",
     "Shape",
     "ShutdownError",
@@ -157,17 +193,23 @@ __all__ = [
     "SupervisionError",
     "UsageError",
     "ValueMesh",
+    "as_completed",
     "breakpoint",
     "concurrent_endpoint",
+    "connect",
     "context",
     "current_actor_name",
     "current_rank",
     "current_size",
     "debug_client",
     "endpoint",
+    "gather",
+    "get_or_spawn",
+    "get_singleton",
     "host_mesh",
     "join",
     "memory",
+    "nursery",
     "proc_mesh",
     "put",
     "record",
@@ -175,12 +217,13 @@ __all__ = [
     "ssh",
     "this_host",
     "this_proc",
+    "wait",
 ]
 
 __version__ = "0.1.0"
 
-#: The script's hook for a failure that no owner below has handled: called with a `MeshFailure` at the script's next
-#: wait for a call, on the thread that waits. If it returns, the failure is handled. None: the wait raises its error.
+#: The script's hook for a failure that no owner below has handled: called with a `MeshFailure` as soon as it is known,
+#: on a thread of its own. If it returns, the failure is handled. None: the next wait of the script raises its error.
 unhandled_fault_hook: Callable[[MeshFailure], object] | None = None
 
 

@@ -14,12 +14,17 @@
     |  |- ProcessDied             the process ended: exit code or signal
     |  |- HostLost                the host agent ended, and its ranks with it
     |  |- LinkLost                the connection broke although the process lives
-    |  `- MeshStopped             stop() was called
+    |  |- MeshStopped             stop() was called
+    |  `- ActorAborted            the actor has ended itself by abort()
+    |- LimitReached               as many calls are unanswered as `Endpoint.options` allows
+    |- Disconnected               the connection to another program has ended, maybe with that program
     |- MeshBusy                   too much waits to be sent to a rank: an event loop is refused a call
+    |- PortClosed                 the receiver of a port takes nothing any more, or nothing was sent to it
     |- SpawnError                 (RuntimeError) the processes could not be started
     |- StoreFull                  no shared memory is left for an object
     |- StoreTimeout               (TimeoutError) the agent of a host does not answer what concerns shared memory
     |- ReferenceLost              the object of a reference is gone
+    |- CallCancelled              the caller cancelled its call
     |- CallTimeout                (TimeoutError) ranks that have not answered
     |- ProtocolError              foreign, broken or oversized bytes
     |  `- AuthenticationError     the peer does not hold the secret
@@ -38,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshrt.escapes import escaped
 from meshrt.files import RUNTIME_FILES
+from meshrt.origins import RankPlace, RemoteException
 from meshrt.ranks import fold_ranks
 
 if TYPE_CHECKING:
@@ -53,19 +59,24 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ActorAborted",
     "ActorError",
     "ArgumentNotSerializable",
     "AuthenticationError",
+    "CallCancelled",
     "CallTimeout",
     "DebugAdapterError",
+    "Disconnected",
     "ForkedMeshError",
     "HostLost",
+    "LimitReached",
     "LinkLost",
     "MeshBusy",
     "MeshError",
     "MeshFailure",
     "MeshStopped",
     "NotAnEndpointError",
+    "PortClosed",
     "ProcessDied",
     "ProtocolError",
     "RankPlace",
@@ -86,50 +97,15 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class RankPlace:
-    """Where an error happened: the identity of one rank, in readable form.
-
-    ``rank`` is the base rank; ``coordinates`` are those of the view through which the call came.
-    """
-
-    mesh_id: str
-    actor: str
-    rank: int
-    coordinates: tuple[tuple[str, int], ...] = ()
-    host: str = ""
-    pid: int = 0
-
-    @property
-    def where(self) -> str:
-        """The place without the actor: ``"rank 13 (hosts=3, gpus=1) on node7, pid 4711"``."""
-        coords = ", ".join(f"{label}={index}" for label, index in self.coordinates)
-        text = f"rank {self.rank}" + (f" ({coords})" if coords else "")
-        details = [part for part in (self.host, f"pid {self.pid}" if self.pid else "") if part]
-        return text + (f" on {', '.join(details)}" if details else "")
-
-    def __str__(self) -> str:
-        return f"{self.actor} {self.where}" if self.actor else self.where
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteException:
-    """An exception as plain data: it can be sent even if the object itself cannot be pickled."""
-
-    type: str
-    message: str
-    traceback: str
-    notes: tuple[str, ...] = ()
-    cause: RemoteException | None = None
-    #: The number of the failure in its program; "" where it has none.
-    failure: str = ""
-
-
 def _rebuild(cls: type[MeshError], args: tuple[object, ...], state: dict[str, object]) -> MeshError:
     error = cls.__new__(cls)
     Exception.__init__(error, *args)
     error.__dict__.update(state)
     return error
+
+
+#: Most characters of an error in a line that shows several.
+_REPR = 300
 
 
 class MeshError(Exception):
@@ -140,6 +116,10 @@ class MeshError(Exception):
     """
 
     sent = 0
+
+    def __repr__(self) -> str:
+        first_line = str(self).partition("\n")[0]
+        return f"{type(self).__name__}({one_line(first_line, _REPR)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
         # `sent` is a time on the clock of this process's machine: it means nothing elsewhere.
@@ -212,7 +192,7 @@ class SelectionError(UsageError, ValueError):
         self.problem = problem
         self.text = text
         self.span = span
-        self.expected = tuple(expected)
+        self.expected: tuple[str, ...] = tuple(expected)
 
     def __str__(self) -> str:
         lines = [self.problem]
@@ -303,8 +283,8 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
         self.place = place
         self.endpoint = endpoint
         self.may_have_run = may_have_run
-        self.log_tail = tuple(log_tail)
-        self.others = tuple(others)
+        self.log_tail: tuple[str, ...] = tuple(log_tail)
+        self.others: tuple[RankPlace, ...] = tuple(others)
 
     def _what(self) -> str:
         return "is gone"
@@ -463,14 +443,46 @@ class LinkLost(SupervisionError):
 
 
 class MeshStopped(SupervisionError):
-    """The mesh or the actor was stopped."""
+    """The mesh or the actor was stopped. ``reason``: what an actor that has stopped itself has given; or ""."""
+
+    reason = ""
 
     def _what(self) -> str:
-        return "was stopped"
+        return f"has stopped itself: {self.reason}" if self.reason else "was stopped"
+
+
+class ActorAborted(SupervisionError):
+    """The actor has ended itself by ``abort(reason)``; its process lives on. ``failure``: the number of the failure."""
+
+    reason = failure = ""
+
+    def _what(self) -> str:
+        return f"has aborted: {self.reason}" if self.reason else "has aborted"
+
+
+class Disconnected(MeshError):
+    """The connection to another program has ended (`meshrt.connect`): that has ended, or the connection was closed.
+
+    Attributes:
+        why: Which program it is, and what has happened.
+        call: What was called: ``"trainer.step()"``.
+        may_have_run: Whether the call may have reached the ranks.
+    """
+
+    def __init__(self, why: str, call: str, *, may_have_run: bool = False) -> None:
+        super().__init__(why, call)
+        self.why = why
+        self.call = call
+        self.may_have_run = may_have_run
+
+    def __str__(self) -> str:
+        return f"{self.call} failed: {self.why}" + (" (the call may have run)" if self.may_have_run else "")
 
 
 class MeshBusy(_AtRank, MeshError):
-    """A call on an event loop was not sent, to no rank of its mesh: too much waits to be sent to one of them already.
+    """A call where nothing may wait was not sent, to no rank of its mesh: too much waits to be sent to one of them.
+
+    That is on an event loop, and in a done-callback that runs on a thread of meshrt.
 
     Attributes:
         place: The rank that does not read its messages; the one with the longest queue.
@@ -478,27 +490,53 @@ class MeshBusy(_AtRank, MeshError):
         queued: Bytes of memory that its queue takes in this process.
         limit: Bytes from which on a call is refused.
         others: The further ranks whose queues are full.
+        wait: What to await before each call, in words; "": ``wait_ready()`` of the endpoint.
     """
 
     def __init__(
-        self, place: RankPlace, endpoint: str, queued: int, limit: int, others: Sequence[RankPlace] = ()
+        self, place: RankPlace, endpoint: str, queued: int, limit: int, others: Sequence[RankPlace] = (), wait: str = ""
     ) -> None:
         super().__init__(str(place), endpoint)
         self.place = place
         self.endpoint = endpoint
         self.queued = queued
         self.limit = limit
-        self.others = tuple(others)
+        self.others: tuple[RankPlace, ...] = tuple(others)
+        self.wait: str = wait
 
     def __str__(self) -> str:
         call = f"{self.place.actor}.{self.endpoint}"
         also = f", nor do the ranks {_ranks_of(self.others)}" if self.others else ""
         return (
             f"{call}() was not sent: {self.place.where} does not take its messages{also}; "
-            f"{_amount(self.queued)} wait for it, and the limit on an event loop is {_amount(self.limit)}; "
-            f"limit the number of calls that have not been answered, or write `await {call}.wait_ready()` before each "
-            "call; `meshrt ps` shows what the rank does"
+            f"{_amount(self.queued)} wait for it, and the limit where nothing may wait is {_amount(self.limit)}; "
+            f"limit the number of calls that have not been answered, or write `await "
+            f"{self.wait or f'{call}.wait_ready()'}` before each call; `meshrt ps` shows what the rank does"
         )
+
+
+class LimitReached(MeshError):
+    """A call on an event loop was not sent: as many calls as its endpoint allows (`Endpoint.options`) are unanswered.
+
+    Attributes:
+        endpoint: What was called.
+        limit: How many calls may be unanswered.
+    """
+
+    def __init__(self, endpoint: str, limit: int) -> None:
+        super().__init__(endpoint, limit)
+        self.endpoint = endpoint
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"{self.endpoint}() was not sent: limit={self.limit}, and so many calls have not been answered; keep the "
+            "object that options() has returned, and await its wait_ready() before each call"
+        )
+
+
+class PortClosed(MeshError):
+    """A port was sent to whose receiver is closed, or a receiver was asked that is closed."""
 
 
 class SpawnError(MeshError, RuntimeError):
@@ -571,33 +609,59 @@ class ReferenceLost(MeshError):
     """The object of a reference is gone: the host agent that kept it has ended."""
 
 
+class CallCancelled(MeshError):
+    """The caller has cancelled its call (`Future.cancel`).
+
+    Attributes:
+        what: The call.
+        missing: The places that had not answered.
+        total: How many were asked.
+    """
+
+    def __init__(self, what: str, missing: Sequence[RankPlace], total: int) -> None:
+        super().__init__(what, missing, total)
+        self.what = what
+        self.missing: tuple[RankPlace, ...] = tuple(missing)
+        self.total = total
+
+    def __str__(self) -> str:
+        return f"{self.what} was cancelled by its caller; {_unanswered(self.missing, self.total)} had not answered"
+
+
+def _unanswered(missing: Sequence[RankPlace], total: int) -> str:
+    who = missing[0].where if len(missing) == 1 else f"ranks {_ranks_of(missing)}"
+    return f"{len(missing)} of {total} ({who})"
+
+
 class CallTimeout(MeshError, TimeoutError):
     """``get(timeout=...)`` ran out. Nothing was cancelled: a later ``get`` may still succeed.
+
+    Where the time is an option of the call itself (`Endpoint.options`), the call was cancelled.
 
     Attributes:
         missing: The places that have not answered.
         total: How many were asked.
         seconds: The time-out that ran out.
         over: Whether the script has ended with this error: a longer wait is not possible then.
+        cancelled: Whether the call was cancelled by it.
     """
 
     def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int) -> None:
         super().__init__(what)  # one: of two a TimeoutError takes the first for the number of an error
         self.what = what
         self.seconds = seconds
-        self.missing = tuple(missing)
+        self.missing: tuple[RankPlace, ...] = tuple(missing)
         self.total = total
-        self.over = False
+        self.over = self.cancelled = False
 
     def __str__(self) -> str:
-        goes_on = "" if self.over else "; it goes on, get() may be called again"
         if not self.missing:
+            goes_on = "" if self.over else "; you can wait again"
             return f"{self.what}: not done within {self.seconds:g} s{goes_on}"
-        who = self.missing[0].where if len(self.missing) == 1 else f"ranks {_ranks_of(self.missing)}"
-        return (
-            f"{self.what}: no answer within {self.seconds:g} s from {len(self.missing)} of {self.total} "
-            f"({who}){goes_on}"
-        )
+        goes_on = "" if self.over else "; the call is still running; you can wait again"
+        goes_on = "; the call was cancelled" if self.cancelled else goes_on
+        who = _unanswered(self.missing, self.total)
+        return f"{self.what}: no answer within {self.seconds:g} s from {who}{goes_on}"
 
 
 class ProtocolError(MeshError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import importlib.util
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.support.watchdog"]
+pytest_plugins = ["meshrt.pytest_plugin", "tests.support.watchdog"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -55,6 +56,7 @@ ONE_PYTHON = (
     "test_house.py",
     "test_layers.py",
     "test_manifests.py",
+    "types/",
     "unit/failure/test_report.py",
     *(
         f"unit/{package}/"
@@ -65,6 +67,7 @@ ONE_PYTHON = (
         for name in (
             *(
                 "collectives",
+                "connect",
                 "ddp",
                 "exit_codes",
                 "failures_page",
@@ -77,13 +80,27 @@ ONE_PYTHON = (
                 "machine",
                 "memory_page",
             ),
-            *("order", "output", "payloads", "planted", "programs", "restarts", "scripts", "security_page"),
+            *(
+                "order",
+                "output",
+                "payloads",
+                "planted",
+                "ports",
+                "response_ports",
+                "programs",
+                "programs_page",
+                "restarts",
+                "scripts",
+                "security_page",
+                "singletons",
+            ),
             *(
                 "store",
                 "store_machines",
                 "store_server",
                 "supervision",
                 "tensors",
+                "testing",
                 "tools",
                 "top",
                 "top_screen",
@@ -139,6 +156,10 @@ def _isolate() -> None:
     os.environ["MESHRT_RUNTIME_DIR"] = str(scratch / "r")
     os.environ["MESHRT_RUNS"] = str(scratch / "runs")
     os.environ["MESHRT_STRICT_HOOKS"] = "1"
+    # See the file there. Python runs the first of this name only: that of `tests/hosts`, or of the machine, is needed.
+    if importlib.util.find_spec("sitecustomize") is None:
+        places = (str(HERE / "support" / "rank_side"), os.environ.get("PYTHONPATH"))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     # Whoever wants no bytecode in the checkout gets none; but thousands of processes are not to compile the same files.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(scratch / "bytecode"))

@@ -155,8 +155,20 @@ def link_lost(cls: type[errors.LinkLost]) -> list[errors.MeshError]:
     return [cls(PLACE), cls(PLACE, hint="could not be connected to: Too many open files", endpoint="step")]
 
 
+def disconnected(cls: type[errors.Disconnected]) -> list[errors.MeshError]:
+    return [cls("program 7 (python train.py) has ended", "trainer.step()", may_have_run=True), cls("it", "trainer")]
+
+
 def call_timeout(cls: type[errors.CallTimeout]) -> list[errors.MeshError]:
     return [cls("trainer.step()", 2.5, [PLACE, OTHER], 16), cls("trainer.step()", 1, [PLACE], 16)]
+
+
+def call_cancelled(cls: type[errors.CallCancelled]) -> list[errors.MeshError]:
+    return [cls("trainer.step()", [PLACE, OTHER], 16), cls("trainer.step()", [PLACE], 1)]
+
+
+def limit_reached(cls: type[errors.LimitReached]) -> list[errors.MeshError]:
+    return [cls("trainer.step", 8)]
 
 
 def store_full(cls: type[errors.StoreFull]) -> list[errors.MeshError]:
@@ -180,7 +192,10 @@ SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.ProcessDied: process_died,
     errors.LinkLost: link_lost,
     errors.HostLost: link_lost,
+    errors.Disconnected: disconnected,
+    errors.CallCancelled: call_cancelled,
     errors.CallTimeout: call_timeout,
+    errors.LimitReached: limit_reached,
     errors.MeshBusy: mesh_busy,
     errors.StoreFull: store_full,
     errors.StoreTimeout: store_timeout,

@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 #: Top row first. A row may hold several packages: they do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("files", "escapes", "ranks", "conversion"),
+    ("files", "escapes", "ranks", "conversion", "origins"),
     ("errors",),
     ("selection",),
     ("show", "hooks"),
@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("failure", "timeline", "top"),
     ("spmd",),
     ("debug",),
+    ("testing", "pytest_plugin"),
     ("commands",),
     ("cli",),
     ("__main__",),

@@ -14,16 +14,20 @@ import time
 from collections.abc import Callable, Iterable
 
 from meshrt.actor.callers import Message
+from meshrt.actor.cancelling import Cancelling
 from meshrt.actor.context import CallContext
 from meshrt.actor.control import ControlThread
-from meshrt.actor.execute import Executor
+from meshrt.actor.execute import Execution, Executor
+from meshrt.actor.inboxes import PortLinks
 from meshrt.actor.mailbox import Mailbox
+from meshrt.actor.setup import SetUp
 from meshrt.actor.stopped import StoppedActors
-from meshrt.errors import ProtocolError, RemoteException
-from meshrt.hooks.operations import Report
+from meshrt.errors import MeshError, ProtocolError, RemoteException
+from meshrt.hooks.operations import Answers, Nothing, Report
 from meshrt.transport.link import Link
 from meshrt.wire.errors import in_brief
-from meshrt.wire.operations import ActorBegun, ActorEnded, Unhandled
+from meshrt.wire.messages import ABORTED, CANCELS, PORTS, URGENT
+from meshrt.wire.operations import ActorBegun, ActorEnded, EndActor, Unhandled
 
 __all__ = ["ActorHost"]
 
@@ -42,6 +46,7 @@ class ActorHost:
         main: The queue from which the main thread takes actors to `serve`, and None at the end; None: it takes none.
         exiting: Called, on the actor's thread, when a task of an actor wants the process to end (`Mailbox`); None: the
             process does not end, and the error is reported.
+        interrupt: Interrupts a call, if that is possible: its caller has cancelled it, and has asked for that.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class ActorHost:
         report: Callable[[Report], None],
         main: queue.SimpleQueue[Mailbox | None] | None,
         exiting: Callable[[Executor, BaseException], None] | None = None,
+        interrupt: Callable[[Mailbox, Execution], None] = lambda _mailbox, _execution: None,
     ) -> None:
         self.mesh_id = mesh_id
         self.rank = rank
@@ -63,30 +69,42 @@ class ActorHost:
         self.before_raised: list[Callable[[], object]] = []
         self._report = report
         self._main = main
+        self._interrupt = interrupt
         self._exiting = exiting or _report_exit
         self._threads: dict[str, threading.Thread] = {}
         #: Callers of actors that could not be begun yet.
         self._waiting: dict[str, tuple[list[Link], list[Message]]] = {}
+        #: Ends what an actor has made, and calls back; None: it is the script's.
+        self.end_made: Callable[[str, Callable[[], None]], None] | None = None
+        #: Who is told of the end of an actor.
+        self._to_end: dict[str, list[Callable[[], object]]] = {}
         self._ending: bool | None = None
         self._error: BaseException | None = None
-        self._setup_lock = threading.Lock()
-        self._setup_done = False
+        self._setup = SetUp()
 
     def attach(self, control: ControlThread) -> None:
         """Be served by ``control``, before it starts."""
         self._call_soon = control.call_soon
         self._call_later = control.call_later
         self._stopped = StoppedActors(control.selector, self._begin)
+        self._ports = PortLinks(control.selector, control.call_soon)
+        self._cancelling = Cancelling(control.selector, self.mailboxes, self._interrupt)
 
     def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
         """Take a proved caller of an actor; ``leftover`` came behind its proof. The first one begins the actor."""
+        link.urgent = actor.endswith(URGENT)
+        actor = actor.removesuffix(URGENT)
         try:
             messages = [(link, frame) for frame in link.feed(leftover)]
         except ProtocolError:
             link.close()
             return
         mailbox = self.mailboxes.get(actor)
-        if mailbox is not None:
+        if actor == CANCELS:
+            self._cancelling.add(link, [frame for _, frame in messages])
+        elif actor == PORTS:
+            self._ports.add(link, [frame for _, frame in messages])
+        elif mailbox is not None:
             mailbox.callers.add([link], messages)
         elif actor in self._stopped:
             self._stopped.add(actor, [link], messages)
@@ -117,7 +135,7 @@ class ActorHost:
 
     def _begin_now(self, actor: str, links: list[Link], messages: list[Message]) -> None:
         executor = Executor(
-            self.mesh_id, self.rank, actor, self._run_setup, self._unhandled, self.before_error, self.before_raised
+            self.mesh_id, self.rank, actor, self._setup, self._unhandled, self.before_error, self.before_raised
         )
         mailbox = Mailbox(executor, self._exiting)
         mailbox.error = self._error
@@ -149,7 +167,24 @@ class ActorHost:
         """Serve an actor until it ends. The actor's thread."""
         mailbox.serve()
         if mailbox.stopped:
-            self._call_soon(functools.partial(self._retire, mailbox))
+            self._call_soon(functools.partial(self._end_made, mailbox))
+
+    def _end_made(self, mailbox: Mailbox) -> None:
+        """What the actor has made ends with it, before its own end is told."""
+        instance = mailbox.executor.instance
+        if instance is not None and instance.has_made and self.end_made is not None:
+            self.end_made(mailbox.name, functools.partial(self._retire, mailbox))
+        else:
+            self._retire(mailbox)
+
+    def end(self, asked: EndActor, answer: Answers[Nothing]) -> None:
+        """The owner of an actor has ended: end it behind what was sent before."""
+        mailbox = self.mailboxes.get(asked.actor)
+        if mailbox is None:
+            answer(Nothing(), "")
+            return
+        self._to_end.setdefault(asked.actor, []).append(lambda: answer(Nothing(), ""))
+        mailbox.retire(MeshError(asked.why) if asked.why else None, drain=True)
 
     def _retire(self, mailbox: Mailbox) -> None:
         """Free the resources of a stopped actor."""
@@ -159,7 +194,9 @@ class ActorHost:
         if self.main_mailbox is mailbox:
             # Before the STOP is answered: the actor that is spawned next finds the main thread free.
             self.main_mailbox = None
-        self._stopped.add(mailbox.name, *mailbox.callers.hand_over())
+        self._stopped.add(mailbox.name, *mailbox.callers.hand_over(), mailbox.executor.ended_by)
+        for ended in self._to_end.pop(mailbox.name, ()):
+            ended()
 
     # -- the end
 
@@ -203,6 +240,8 @@ class ActorHost:
                 mailbox.callers.close()
             self.mailboxes.clear()
             self._stopped.close()
+            self._cancelling.close()
+            self._ports.close()
 
     def abandon(self) -> None:
         """Close the links in a forked child, which serves no caller."""
@@ -213,15 +252,13 @@ class ActorHost:
             mailbox.executor.abandon()
             mailbox.callers.abandon()
         self._stopped.abandon()
-
-    def _run_setup(self, setup: Callable[[], object]) -> None:
-        with self._setup_lock:
-            if not self._setup_done:
-                setup()
-                self._setup_done = True
+        self._cancelling.abandon()
+        self._ports.abandon()
 
     def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
-        report = Unhandled(context.instance.name, context.endpoint, in_brief(remote), time.monotonic_ns())
+        # The answer to a caller says it.
+        said = context.endpoint == "__init__" or (remote.type == ABORTED and context.link is not None)
+        report = Unhandled(context.instance.name, context.endpoint, in_brief(remote), time.monotonic_ns(), said=said)
         self._report(report)
 
 

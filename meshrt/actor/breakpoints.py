@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -13,7 +14,46 @@ from meshrt.errors import UsageError
 from meshrt.selection import Shape, parse, resolve
 from meshrt.transport.process import current_runtime, has_runtime
 
-__all__ = ["breakpoint"]
+__all__ = ["UntilJoined", "breakpoint"]
+
+
+class UntilJoined:
+    """``sys.breakpointhook`` of a process that is to become a rank, until it is one: a breakpoint waits for that.
+
+    Python's own debugger would read standard input there, which belongs to nobody below a launcher.
+
+    Args:
+        settled: Set when the process has joined, or never will.
+        who: What it is called; "": nothing is said.
+        why: Returns why it has not joined so far.
+    """
+
+    def __init__(self, settled: threading.Event, who: str, why: Callable[[], str]) -> None:
+        self._pid = os.getpid()
+        self._settled = settled
+        self._who = who
+        self._why = why
+
+    def wait(self) -> None:
+        """Wait until the hook is another one. A fork has nobody to wait for."""
+        off = os.environ.get("PYTHONBREAKPOINT") == "0"
+        if not off and os.getpid() == self._pid and not self._settled.is_set():
+            if self._who:
+                at = f"{self._who} is at a breakpoint, and stops there when it has joined"
+                print(f"meshrt: {at}; it has not: {self._why()}", file=sys.stderr, flush=True)
+            self._settled.wait()
+        self.end()
+
+    def end(self) -> None:
+        """Be the hook no more."""
+        if sys.breakpointhook is self:
+            sys.breakpointhook = sys.__breakpointhook__
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        before = sys.breakpointhook  # maybe one of the user's own, which calls this one
+        self.wait()
+        hook = sys.__breakpointhook__ if sys.breakpointhook is before else sys.breakpointhook
+        return hook(*args, **kwargs)
 
 
 def breakpoint(
@@ -36,6 +76,8 @@ def breakpoint(
     """
     if not (when() if callable(when) else when):
         return
+    if isinstance(sys.breakpointhook, UntilJoined):
+        sys.breakpointhook.wait()
     in_rank = has_runtime() and not current_runtime().is_root
     if ranks and in_rank:
         call = current_call()

@@ -4,6 +4,7 @@ Rules:
 
 * What one caller sent stays in order.
 * CALLs that arrive before INIT wait for it; from INIT on everything keeps its order.
+* What comes on an urgent link is served before what waits from others; between two messages these links are read.
 * A caller that does not read its answers is not read from, until it does; the others are served meanwhile. Calls that
   were read before are set aside where more than `_UNREAD_MAX` waits to be written to it.
 * An answer that the socket did not take whole is copied before the next message runs: user code may change its arrays.
@@ -18,13 +19,14 @@ import os
 import select
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
-from meshrt.wire.frames import Buffer, Frame
-from meshrt.wire.messages import CALL, INIT, STOP, STORED
+from meshrt.wire.frames import Buffer, Frame, pack_header
+from meshrt.wire.handshake import Identity
+from meshrt.wire.messages import CALL, CANCEL, ERROR, INIT, NO_ERROR, STOP, STORED
 
 __all__ = ["Callers", "Message"]
 
@@ -34,6 +36,8 @@ Message = tuple[Link, Frame]
 _log = logging.getLogger("meshrt")
 
 _EVENTS = 64
+#: Urgent calls that are read ahead.
+_URGENT_MAX = 16
 #: Bytes of answers that one caller has not read, from which on its messages are not served.
 _UNREAD_MAX = 4 << 20
 #: Seconds without a read, at the end of an actor, after which its callers are not waited for.
@@ -54,6 +58,10 @@ class Callers:
         self._links: dict[int, Link] = {}
         #: Those that have not read their answers.
         self.slow: set[Link] = set()
+        #: Called with the link and the number of a call that is not wanted any more, and has begun or was not sent.
+        self.on_cancel: Callable[[Identity, int], None] = lambda _caller, _call_id: None
+        #: Calls that were cancelled on another link, and not yet on their own, or the other way round.
+        self.cancelled: set[tuple[Identity, int]] = set()
         #: What is served when its caller has read.
         self._aside: dict[Link, list[Message]] = {}
         self._arrivals: deque[tuple[list[Link], list[Message]]] = deque()
@@ -64,6 +72,8 @@ class Callers:
         except OSError:
             os.close(self._wake_fd)
             raise
+        #: Waits for the urgent links alone; None: there is none. In `_epoll`, too.
+        self.urgent: select.epoll | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -104,7 +114,9 @@ class Callers:
         for fd, event in events:
             link = self._links.get(fd)
             if link is None:
-                if fd == self._wake_fd:
+                if self.urgent is not None and fd == self.urgent.fileno():
+                    self.collect_urgent()
+                elif fd == self._wake_fd:
                     with contextlib.suppress(BlockingIOError):
                         os.eventfd_read(fd)
                     self._take_arrivals()
@@ -114,6 +126,25 @@ class Callers:
                 self._read(link)
         return bool(events)
 
+    def collect_urgent(self) -> None:
+        """Take what has come on urgent links, if there are any. Never waits."""
+        if self.urgent is None or (len(self.queue) >= _URGENT_MAX and self.queue[_URGENT_MAX - 1][0].urgent):
+            return  # what is not read makes its callers wait
+        for fd, event in self.urgent.poll(0, _EVENTS):
+            link = self._links[fd]
+            if event & select.EPOLLOUT:
+                self._flush(link)
+            else:
+                self._read(link)
+
+    def _epoll_of(self, link: Link) -> select.epoll:
+        if not link.urgent:
+            return self._epoll
+        if self.urgent is None:
+            self.urgent = select.epoll()
+            self._epoll.register(self.urgent.fileno(), select.EPOLLIN)
+        return self.urgent
+
     def _take_arrivals(self) -> None:
         while self._arrivals:
             links, messages = self._arrivals.popleft()
@@ -122,7 +153,7 @@ class Callers:
                 if link.backlog:
                     self.slow.add(link)
                 try:
-                    self._epoll.register(link.fileno(), select.EPOLLOUT if link.backlog else select.EPOLLIN)
+                    self._epoll_of(link).register(link.fileno(), select.EPOLLOUT if link.backlog else select.EPOLLIN)
                 except OSError as error:
                     _log.error("a caller cannot be served: %s", error.strerror)
                     self.drop(link)
@@ -153,10 +184,57 @@ class Callers:
                 continue
             if kind == INIT:
                 self._begun = True
-            elif kind == STOP and not (isinstance(message[1].header, list) and message[1].header):
+            elif kind in (STOP, CANCEL) and not (isinstance(message[1].header, list) and message[1].header):
                 self.drop(message[0])
                 continue
-            self.queue.append(message)
+            elif kind == CANCEL:
+                self._cancel(message[0], message[1].header[0])
+                continue
+            if message[0].urgent and kind == CALL:
+                self.queue.insert(self._urgent_place(), message)
+            else:
+                self.queue.append(message)
+
+    def _urgent_place(self) -> int:
+        """Return the place of an urgent call in the queue: behind the INIT, and the urgent calls that came before."""
+        place = 0
+        for index, (link, frame) in enumerate(self.queue):
+            if frame.kind == INIT or (link.urgent and index == place):
+                place = index + 1
+        return place
+
+    def _cancel(self, link: Link, call_id: int) -> None:
+        """A call is not wanted any more: if it has not begun, it is not served."""
+        if link.client.pid:
+            self.note_cancelled(link.client, call_id)
+        for waiting in (self.queue, self._early, self._aside.get(link, [])):
+            for index, (its_link, frame) in enumerate(waiting):
+                if its_link is link and frame.kind == CALL and frame.header[0] == call_id:
+                    del waiting[index]
+                    self.withdrawn(link, call_id)
+                    return
+        if link.client.pid:
+            self.on_cancel(link.client, call_id)
+
+    def note_cancelled(self, caller: Identity, call_id: int) -> None:
+        """A cancellation has come: each comes twice, on two links, in any order. Any thread."""
+        with self._lock:
+            self.cancelled ^= {(caller, call_id)}
+
+    def withdrawn(self, link: Link, call_id: int) -> None:
+        """Answer a call that does not run, as its caller has cancelled it."""
+        self.answer(link, [pack_header(ERROR, [call_id, NO_ERROR, [], "withdrawn"])])
+
+    def is_cancelled(self, link: Link, frame: Frame) -> bool:
+        """Whether a message is a call that was cancelled; it is answered then."""
+        return frame.kind == CALL and self.is_noted(link, frame.header[0])
+
+    def is_noted(self, link: Link, call_id: int) -> bool:
+        """Whether a call of this number was cancelled; it is answered then."""
+        if (link.client, call_id) not in self.cancelled:
+            return False
+        self.withdrawn(link, call_id)
+        return True
 
     def set_aside(self) -> bool:
         """Set aside the next messages of callers that do not read. Returns whether there are no others."""
@@ -178,7 +256,8 @@ class Callers:
 
     def init_done(self) -> None:
         """Serve the messages that came before INIT next."""
-        self.queue.extendleft(reversed(self._early))
+        early = sorted(self._early, key=lambda message: not message[0].urgent)  # what is equally urgent keeps its order
+        self.queue.extendleft(reversed(early))
         self._early.clear()
 
     def drop(self, link: Link) -> None:
@@ -187,9 +266,11 @@ class Callers:
         if self._links.get(link.fileno()) is link:
             del self._links[link.fileno()]
             with contextlib.suppress(OSError):
-                self._epoll.unregister(link.fileno())
+                self._epoll_of(link).unregister(link.fileno())
         self.slow.discard(link)
         self._take_back(link)
+        with self._lock:
+            self.cancelled = {call for call in self.cancelled if call[0] != link.client}
         link.close()
 
     # -- answering
@@ -198,13 +279,24 @@ class Callers:
         """Send an answer; what the socket does not take is kept."""
         if not link.send(parts) and not link.closed:
             self.slow.add(link)
-            self._epoll.modify(link.fileno(), select.EPOLLOUT)
+            self._epoll_of(link).modify(link.fileno(), select.EPOLLOUT)
+
+    def answer_late(self, link: Link, parts: list[Buffer]) -> None:
+        """As `answer`, from any thread, with buffers that no code changes."""
+        with self._lock:
+            if self._closed:
+                link.send(parts)  # the actor was stopped meanwhile; its callers are still connected
+            else:
+                self.answer(link, parts)
 
     def _flush(self, link: Link) -> None:
-        if link.flush():
-            self.slow.discard(link)
+        with self._lock:  # another thread may answer late
+            flushed = link.flush()
+            if flushed:
+                self.slow.discard(link)
+                self._epoll_of(link).modify(link.fileno(), select.EPOLLIN)
+        if flushed:
             self._take_back(link)
-            self._epoll.modify(link.fileno(), select.EPOLLIN)
 
     def keep_backlogs(self) -> None:
         """User code comes next: copy what has not been written."""
@@ -250,6 +342,8 @@ class Callers:
         """Give back the descriptors; what `add` was given is left as it is."""
         with self._lock:
             self._closed = True
+            if self.urgent is not None:
+                self.urgent.close()
             self._epoll.close()
             os.close(self._wake_fd)
 

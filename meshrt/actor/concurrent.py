@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from meshrt.actor.callers import Callers
 from meshrt.actor.execute import Execution, Executor
+from meshrt.wire.handshake import Identity
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +51,12 @@ class ConcurrentCalls:
         name = f"{endpoint}-{next(self._numbers[endpoint])}"
         task = asyncio.get_running_loop().create_task(self._run(execution), name=name)
         self._running[task] = execution
-        task.add_done_callback(self._running.__delitem__)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        execution = self._running.pop(task)
+        if task.cancelled() and execution.withdrawn and execution.context.link is not None and execution.owes_answer():
+            self._callers.withdrawn(execution.context.link, execution.call_id)  # before its first step
 
     async def _run(self, execution: Execution) -> None:
         answer = await self._executor.run_async(execution)
@@ -67,6 +73,17 @@ class ConcurrentCalls:
         for task, execution in self.running.items():
             if not execution.interrupted:
                 execution.interrupted = True
+                task.cancel()
+
+    def runs(self, caller: Identity, call_id: int) -> bool:
+        """Whether a call runs. Any thread."""
+        return any(execution.is_call(caller, call_id) for execution in self.running.values())
+
+    def withdraw(self, caller: Identity, call_id: int) -> None:
+        """Cancel a call, if it runs: its caller does not want its answer any more."""
+        for task, execution in self.running.items():
+            if execution.is_call(caller, call_id) and not execution.interrupted:
+                execution.interrupted = execution.withdrawn = True
                 task.cancel()
 
     async def finish(self) -> None:

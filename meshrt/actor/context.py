@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
+from meshrt.actor.ending import ActorEnds
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import EndpointCall
 from meshrt.selection import Point, Shape
 from meshrt.transport.link import Link
+from meshrt.wire.codec import text_of
 
 __all__ = [
+    "SCRIPT",
     "ActorInstance",
     "CallContext",
     "Context",
@@ -26,27 +31,92 @@ __all__ = [
 
 
 class ActorInstance:
-    """The actor that runs here.
+    """The actor that runs here; in the script, what stands for the script itself. Its text names it and who made it.
 
     Attributes:
-        name: As given to ``spawn``.
+        name: As given to ``spawn``; ``"root"`` for the script.
         class_name: Qualified name of its class.
+        module: Where that is defined; "" while that is not known.
         mesh_id: The mesh it lives on.
         rank: Its point in the mesh on which it was spawned.
+        creator: The actor that has spawned it, or the script; None for the script.
+        has_made: Whether it has started processes, or spawned actors: they end with it.
     """
 
-    __slots__ = ("class_name", "mesh_id", "name", "rank")
+    __slots__ = ("_end", "class_name", "creator", "has_made", "mesh_id", "module", "name", "rank")
 
-    def __init__(self, name: str, class_name: str, mesh_id: str, rank: Point) -> None:
-        self.name = name
-        self.class_name = class_name
-        self.mesh_id = mesh_id
-        self.rank = rank
+    def __init__(
+        self,
+        name: str,
+        class_name: str,
+        mesh_id: str,
+        rank: Point,
+        end: Callable[[ActorEnds], None] | None = None,
+    ) -> None:
+        self.name: str = name
+        self.class_name: str = class_name
+        self.module: str = ""
+        self.mesh_id: str = mesh_id
+        self.rank: Point = rank
+        self.creator: ActorInstance | None = SCRIPT if mesh_id else None
+        self.has_made: bool = False
+        self._end = end
+
+    def abort(self, reason: object = "") -> NoReturn:
+        """End this actor as failed, behind the message that runs, which this ends. The process lives on.
+
+        Calls that wait here, and later ones, fail with `ActorAborted`, and so does this one; the owner is told. What
+        the actor has made ends with it, and ``__cleanup__`` is given the error.
+
+        Args:
+            reason: Its text is in all of these errors; an exception will do. None is no reason.
+        Raises:
+            UsageError: It is a script, or this object was sent to another process.
+        """
+        self._ends(ActorEnds(_text_of(reason), failed=True))
+
+    def stop(self, reason: object = "") -> NoReturn:
+        """End this actor behind what was sent before, as `ActorMesh.stop` does. It ends the message that runs.
+
+        That call, and later ones, fail with `MeshStopped`. Otherwise as `abort`, but no owner is told.
+        """
+        self._ends(ActorEnds(_text_of(reason), failed=False))
+
+    def _ends(self, end: ActorEnds) -> NoReturn:
+        if self._end is None:
+            raise UsageError(f"{self.name} cannot end itself: it is a script, or it does not run in this process")
+        self._end(end)
+        raise end
+
+    def __str__(self) -> str:
+        if self.creator is None:
+            return f"<{self.name}>"
+        cls = f"{self.module}.{self.class_name}" if self.module else self.class_name
+        return f"{self.creator}.<{cls} {self.name}{self.rank}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _sent_instance, (self.name, self.class_name, self.mesh_id, self.rank, self.module, self.creator)
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.class_name} {self.rank}>"
 
 
+def _text_of(reason: object) -> str:
+    if isinstance(reason, BaseException):
+        return ": ".join(filter(None, (type(reason).__name__, text_of(reason))))
+    return "" if reason is None else text_of(reason)
+
+
+def _sent_instance(
+    name: str, class_name: str, mesh_id: str, rank: Point, module: str, creator: ActorInstance | None
+) -> ActorInstance:
+    instance = ActorInstance(name, class_name, mesh_id, rank)
+    instance.module, instance.creator = module, creator
+    return instance
+
+
+#: The script.
+SCRIPT: ActorInstance = ActorInstance("root", "", "", Shape.unity().extent.point(0))
 #: Held for a moment only; reentrant, as a signal handler may take it in that moment.
 _call_lock = threading.RLock()
 
@@ -115,10 +185,8 @@ class Context:
 
     @property
     def actor_instance(self) -> ActorInstance:
-        """The actor that runs. Raises UsageError in the script."""
-        if self._call is None:
-            raise UsageError("no actor runs here: context().actor_instance is for code inside an endpoint")
-        return self._call.instance
+        """The actor that runs; what stands for the script where none does."""
+        return SCRIPT if self._call is None else self._call.instance
 
     @property
     def message_rank(self) -> Point:
@@ -148,5 +216,9 @@ def current_size() -> dict[str, int]:
 
 
 def current_actor_name() -> str:
-    """Return the name of the actor that runs here. Raises UsageError in the script."""
-    return context().actor_instance.name
+    """Return the full name of the actor that runs here: who made it, its class, its name and its point.
+
+    Unique among the actors that live: ``<root>.<train.Trainer trainer{'dp': 0/2}>``; ``<root>`` in the script. The name
+    that was given to ``spawn`` is ``context().actor_instance.name``.
+    """
+    return str(context().actor_instance)

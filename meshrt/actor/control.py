@@ -190,6 +190,10 @@ class ControlThread:
         self._driver_wanted = on
         self._wake()
 
+    def end(self) -> None:
+        """End the actors behind what callers have sent, as at an `End` (an actor host in the root)."""
+        self.call_soon(lambda: self._end(True, ""))
+
     def close(self) -> None:
         """End the thread and close the listening socket (an actor host in the root; a rank just exits)."""
         self._closing = True
@@ -299,13 +303,16 @@ class ControlThread:
                 self.send(Pong(number))
                 self._pulse()
             case End(drain=drain, why=why):
-                if drain:
-                    self._entrance.read_now()  # what callers have sent was sent before this
-                self._on_stop(drain, why)
+                self._end(drain, why)
             case Certified(certificate=certificate):
                 self.certificate = Certificate(*certificate)
             case unknown:
                 assert_never(unknown)
+
+    def _end(self, drain: bool, why: str) -> None:
+        if drain:
+            self._entrance.read_now()  # what callers have sent was sent before this
+        self._on_stop(drain, why)
 
     def _pulse(self) -> None:
         if self._services is not None and not self._pulsing:

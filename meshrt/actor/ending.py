@@ -17,13 +17,33 @@ from typing import NoReturn
 from meshrt.files import without_runtime
 from meshrt.wire.codec import text_of
 
-__all__ = ["StopInterrupt", "end_forked_child", "exit_code", "hold_sigterm_in_forks"]
+__all__ = ["ActorEnds", "CallInterrupt", "StopInterrupt", "end_forked_child", "exit_code", "hold_sigterm_in_forks"]
 
 _forking = threading.local()
 
 
 class StopInterrupt(SystemExit):
     """Raised in user code to end it when the rank ends."""
+
+
+class ActorEnds(BaseException):
+    """Raised in the message in which an actor ends itself.
+
+    Args:
+        reason: As given.
+        failed: By ``abort``.
+    """
+
+    def __init__(self, reason: str, failed: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.failed = failed
+        #: The number of the failure, once that is noted.
+        self.number = ""
+
+
+class CallInterrupt(BaseException):
+    """Raised in user code to end a call that its caller has cancelled, with ``interrupt``."""
 
 
 def exit_code(error: BaseException | None) -> int:

@@ -15,6 +15,8 @@ __all__ = ["EndpointSpec", "concurrent_endpoint", "endpoint", "endpoints_of", "e
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__meshrt_endpoint__"
 _CONCURRENT = "concurrent"
+_URGENT = "__meshrt_urgent__"
+_PORTED = "__meshrt_ported__"
 
 
 @overload
@@ -22,25 +24,45 @@ def endpoint(method: F) -> F: ...
 
 
 @overload
-def endpoint(method: None = None) -> Callable[[F], F]: ...
+def endpoint(
+    method: None = None, *, urgent: bool = False, explicit_response_port: bool = False
+) -> Callable[[F], F]: ...
 
 
-def endpoint(method: F | None = None) -> F | Callable[[F], F]:
+def endpoint(
+    method: F | None = None, *, urgent: bool = False, explicit_response_port: bool = False
+) -> F | Callable[[F], F]:
     """Mark a method, sync or async, as callable through a mesh.
 
     Inside the actor it stays an ordinary method. Both kinds may be mixed in one class.
+
+    Args:
+        urgent: Its calls are served before all others that wait for the actor, also those that the same caller has sent
+            before: for endpoints that control, such as ``pause`` or ``status``. Among each other they keep their order.
+        explicit_response_port: Its first argument behind ``self`` is a `Port`, and what that is sent is the answer of
+            the call: during the call or later, from any thread. What the method returns is ignored.
 
     Raises:
         UsageError: The decorated object is not a function.
     """
     if method is None:
-        return endpoint
+        return functools.partial(endpoint, urgent=urgent, explicit_response_port=explicit_response_port)
     if not inspect.isfunction(method):
         raise UsageError(f"@endpoint decorates a method (def or async def), not {type(method).__name__}")
     if getattr(method, _MARK, True) == _CONCURRENT:
         raise UsageError(f"{method.__qualname__} has @concurrent_endpoint already, which is enough")
     setattr(method, _MARK, True)
+    if urgent:
+        setattr(method, _URGENT, True)
+    if explicit_response_port:
+        _mark_ported(method)
     return method
+
+
+def _mark_ported(method: Callable[..., Any]) -> None:
+    if len(inspect.signature(method).parameters) < 2:
+        raise UsageError(f"{method.__qualname__}(): expected a parameter for its response port, behind self")
+    setattr(method, _PORTED, True)
 
 
 @overload
@@ -48,21 +70,24 @@ def concurrent_endpoint(method: F) -> F: ...
 
 
 @overload
-def concurrent_endpoint(method: None = None) -> Callable[[F], F]: ...
+def concurrent_endpoint(method: None = None, *, explicit_response_port: bool = False) -> Callable[[F], F]: ...
 
 
-def concurrent_endpoint(method: F | None = None) -> F | Callable[[F], F]:
+def concurrent_endpoint(method: F | None = None, *, explicit_response_port: bool = False) -> F | Callable[[F], F]:
     """Mark an ``async def`` method as callable through a mesh, concurrently with the actor's other calls.
 
     Each call is an asyncio task of its own on the actor's event loop, and the actor takes its next message at once.
     The calls of one caller begin in the order in which they were sent, and end in any order. Their number is not
     limited.
 
+    Args:
+        explicit_response_port: As of `endpoint`. Its task may go on when the call is answered.
+
     Raises:
         UsageError: The decorated object is not an ``async def`` function, or has ``@endpoint`` already.
     """
     if method is None:
-        return concurrent_endpoint
+        return functools.partial(concurrent_endpoint, explicit_response_port=explicit_response_port)
     if not inspect.iscoroutinefunction(method):
         kind = (
             "a def method, which would keep the others waiting" if inspect.isfunction(method) else type(method).__name__
@@ -71,6 +96,8 @@ def concurrent_endpoint(method: F | None = None) -> F | Callable[[F], F]:
     if hasattr(method, _MARK):
         raise UsageError(f"{method.__qualname__} has @endpoint already; @concurrent_endpoint takes its place")
     setattr(method, _MARK, _CONCURRENT)
+    if explicit_response_port:
+        _mark_ported(method)
     return method
 
 
@@ -83,6 +110,10 @@ class EndpointSpec:
     #: Runs beside the actor's other messages.
     is_concurrent: bool
     signature: inspect.Signature
+    #: Is served before what waits.
+    is_urgent: bool
+    #: Answers by a port.
+    is_ported: bool
     #: Every argument list fits (``*args, **kwargs``): nothing to check.
     takes_anything: bool
     #: No argument fits too.
@@ -110,9 +141,9 @@ def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
         mark = getattr(method, _MARK, False)
         if not mark:
             continue
-        function = getattr(cls, name)
+        function, is_ported = getattr(cls, name), getattr(method, _PORTED, False)
         signature = inspect.signature(function)
-        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+        signature = signature.replace(parameters=list(signature.parameters.values())[2 if is_ported else 1 :])
         kinds = [parameter.kind for parameter in signature.parameters.values()]
         takes_anything = kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
         required = (parameter.default is parameter.empty for parameter in signature.parameters.values())
@@ -120,9 +151,16 @@ def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
             needed and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
             for needed, kind in zip(required, kinds, strict=True)
         )
-        is_async = inspect.iscoroutinefunction(function)
-        specs[name] = EndpointSpec(name, is_async, mark == _CONCURRENT, signature, takes_anything, takes_nothing)
+        is_async, is_urgent = inspect.iscoroutinefunction(function), getattr(method, _URGENT, False)
+        specs[name] = EndpointSpec(
+            name, is_async, mark == _CONCURRENT, signature, is_urgent, is_ported, takes_anything, takes_nothing
+        )
     return specs
+
+
+def forget_endpoints() -> None:
+    """Keep no class in use: the process ends."""
+    _endpoints_of.cache_clear()
 
 
 def explain_missing(cls: type, name: str) -> Exception:

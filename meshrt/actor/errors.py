@@ -22,6 +22,10 @@ _TEXT_MAX = 1 << 18
 _WHY = 500
 _RUNTIME = (RUNTIME_FILES, EVENT_LOOP_FILES)
 _numbers = itertools.count(1)
+_OF_SCRIPT = (
+    "On a rank, __main__ is not the script: meshrt has sent this function or class as data. For other processes, such "
+    "as those of multiprocessing, put it into a module that ranks can import."
+)
 
 
 def type_name(error: BaseException) -> str:
@@ -52,10 +56,13 @@ def tell_stray(error: BaseException, call: EndpointCall | None, what: str) -> st
 
 def describe_exception(error: BaseException) -> RemoteException:
     """Return ``error`` as plain data. Never raises, whatever the exception's own methods do."""
+    hint = ""
     if type(error) is ModuleNotFoundError:
-        where = why_absent(error.name)
-        if where and where not in getattr(error, "__notes__", ()):
-            error.add_note(where)
+        hint = why_absent(error.name)
+    elif type_name(error) == "_pickle.PicklingError" and "__main__" in text_of(error):
+        hint = _OF_SCRIPT
+    if hint and hint not in getattr(error, "__notes__", ()):
+        error.add_note(hint)
     try:
         formatted = traceback.TracebackException.from_exception(error, compact=True)
         # An error of the runtime itself, raised where no user code runs, needs no traceback.

@@ -10,6 +10,7 @@ import contextvars
 import functools
 import inspect
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,9 +18,13 @@ from typing import Any
 import msgpack
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
-from meshrt.actor.ending import StopInterrupt, end_forked_child
+from meshrt.actor.described import name_taken
+from meshrt.actor.ending import ActorEnds, StopInterrupt, end_forked_child
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.actor.errors import describe_exception, number_failure, tell_stray
+from meshrt.actor.reducing import REDUCE, Block, reduction, reduction_async
+from meshrt.actor.response import Response, ResponsePort
+from meshrt.actor.setup import SetUp
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks.facts import Raised
 from meshrt.hooks.table import hooks
@@ -30,9 +35,9 @@ from meshrt.wire import codec
 from meshrt.wire.errors import error_to_wire
 from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
 from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED
+from meshrt.wire.messages import ABORTED, ERROR, NO_ERROR, NO_REPLY, RESULT, STOPPED_ITSELF, STORED
 
-__all__ = ["Execution", "Executor", "Parts"]
+__all__ = ["Execution", "Executor", "Parts", "told_of"]
 
 #: Largest pickled exception that is attached to an error, bytes.
 _EXCEPTION_MAX = 1 << 20
@@ -57,16 +62,29 @@ class Execution:
     is_async: bool = False
     #: ... in a task of its own.
     is_concurrent: bool = False
-    #: Cancelled by the end of the rank.
+    #: Cancelled by the end of the rank, or by its caller.
     interrupted: bool = False
+    #: Its caller does not want its answer any more.
+    withdrawn: bool = False
     #: The number of its failure, once it has raised.
     failure: str = ""
     #: Given what a function without a caller has returned or raised.
     done: Callable[[object, BaseException | None], None] | None = None
     #: The error that an errand is about.
     because: BaseException | None = None
+    #: Its answer, if it does not answer by what it returns.
+    response: Response | None = None
     #: Runs while another message waits: hooks are told of that message only.
     nested: bool = False
+
+    def is_call(self, caller: Identity, call_id: int) -> bool:
+        """Whether it is the call of this number of this process."""
+        link = self.context.link
+        return self.call_id == call_id and link is not None and link.client == caller
+
+    def owes_answer(self) -> bool:
+        """Whether its caller is owed an answer. If it has a port, that can answer no more: who calls this does."""
+        return not self.no_reply and (self.response is None or self.response.take())
 
     def receivers(self) -> list[Identity]:
         """Return the process that reads its result."""
@@ -80,6 +98,20 @@ class Execution:
         return name if code is None else f"{code.co_filename}:{code.co_firstlineno} {name}"
 
 
+def _encoded(error: BaseException | None) -> tuple[Sequence[codec.Part], list[int]]:
+    """Pickle an exception, or not: its data is complete, the object is optional."""
+    try:
+        parts, lengths = codec.encode(error)
+    except (codec.EncodeError, KeyboardInterrupt):
+        return [], []
+    return (parts, lengths) if sum(lengths) <= _EXCEPTION_MAX else ([], [])
+
+
+def told_of(end: ActorEnds) -> RemoteException:
+    """Return what callers of an actor that has ended itself are told."""
+    return RemoteException(ABORTED if end.failed else STOPPED_ITSELF, end.reason, "", failure=end.number)
+
+
 @functools.lru_cache(maxsize=256)
 def _shape_of(view: bytes) -> Shape:
     """Return the shape of a view; calls through the same view share it."""
@@ -91,7 +123,7 @@ class Executor:
 
     Args:
         mesh_id, rank, name: The identity of the actor.
-        setup: Runs the mesh's set-up function, which it is given, once per process.
+        setup: Runs the mesh's set-up function once per process.
         unhandled: Told of errors that no caller waits for: (endpoint, view, exception as data).
         before_error: Called when an endpoint has raised, before the hooks for that are looked up.
         before_raised: The same, for the hooks that are told once the caller has been answered.
@@ -102,7 +134,7 @@ class Executor:
         mesh_id: str,
         rank: int,
         name: str,
-        setup: Callable[[Callable[[], object]], None],
+        setup: SetUp,
         unhandled: Callable[[CallContext, RemoteException], None],
         before_error: list[Callable[[], object]],
         before_raised: list[Callable[[], object]],
@@ -115,15 +147,29 @@ class Executor:
         #: Exceptions that the hooks were not told of yet, and their times (monotonic ns): see `tell`.
         self.untold: list[tuple[Execution, BaseException, int]] = []
         self.actor: Any = None
+        self.cls: type | None = None
         self.instance: ActorInstance | None = None
+        #: Ends the actor, which asks for it. Any thread.
+        self.end: Callable[[ActorEnds], None] | None = None
+        #: What was raised to end the actor; it may be raised where no message runs, or be caught.
+        self.ending: ActorEnds | None = None
+        #: How it has ended itself.
+        self.ended_by: ActorEnds | None = None
         self._forked = False
         self._setup = setup
         self._unhandled = unhandled
         self._before_error = before_error
         self._before_raised = before_raised
         self._failure: RemoteException | None = None
+        self._singleton: list[str] = []  # digest and text of what it was built from (`meshrt.mesh.singleton`)
         #: By name: the method, whether it is a coroutine function, and whether it runs in a task of its own.
         self._endpoints: dict[str, tuple[Callable[..., object], bool, bool]] = {}
+        #: Those that answer by a port.
+        self._ported: frozenset[str] = frozenset()
+        #: The answers of their calls, by `id`: user code alone keeps them.
+        self._responses: weakref.WeakValueDictionary[int, Response] = weakref.WeakValueDictionary()
+        #: Writes an answer from any thread.
+        self.write: Callable[[Link, Parts], None] = lambda _link, _parts: None
 
     # -- decoding
 
@@ -146,16 +192,43 @@ class Executor:
             args, kwargs = codec.decode(frame.payload, lengths)
         except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
             return self.failed(Execution(call_id, None, (), {}, context, no_reply=bool(flags & NO_REPLY)), error)
-        method, is_async, is_concurrent = self._endpoints.get(name, (None, False, False))
+        if name == REDUCE and args and isinstance(args[0], Block):
+            name = args[0].endpoint
+            context = CallContext(instance, name, shape, self.rank, call_id, link)
+            method, is_async, is_concurrent = self._endpoints.get(name, (None, False, False))
+            method = method and (reduction_async if is_async else reduction)(method)
+        else:
+            method, is_async, is_concurrent = self._endpoints.get(name, (None, False, False))
         no_reply = bool(flags & NO_REPLY)
         execution = Execution(call_id, method, args, kwargs, context, no_reply, is_async, is_concurrent)
+        if name in self._ported and link is not None:
+            self._add_port(execution, link)
         if method is None:
             return self.failed(execution, AttributeError(f"{instance.class_name} has no endpoint {name!r}"))
         return execution
 
+    def _add_port(self, execution: Execution, link: Link) -> None:
+        write = None if execution.no_reply else functools.partial(self.write, link)
+        name = self.name, execution.context.endpoint
+        response = Response(link.client, execution.call_id, write, execution.receivers, execution.site, name)
+        execution.response = response
+        execution.args = (ResponsePort(response), *execution.args)
+        self._responses[id(response)] = response
+
+    def owed(self) -> list[str]:
+        """Return the endpoints that have calls whose response ports have sent no answer yet. Any thread."""
+        return sorted({each.endpoint for each in self.responses() if each.is_open})
+
+    def responses(self) -> list[Response]:
+        """Return the answers of calls that user code holds the ports of. Any thread."""
+        found = [reference() for reference in self._responses.valuerefs()]
+        return [each for each in found if each is not None]
+
     def _refusal(self, call_id: int, flags: int) -> Parts | None:
         if flags & NO_REPLY:
             return None
+        if self.ended_by is not None:  # in its __init__
+            return split_frames(ERROR, [call_id, error_to_wire(told_of(self.ended_by)), [], "ended"], [])
         remote = self._failure or RemoteException("RuntimeError", "the actor was never initialised", "")
         earlier = replace(remote, message=f"{remote.message} (earlier, in __init__)")
         return split_frames(ERROR, [call_id, error_to_wire(earlier), [], "init"], [])
@@ -163,23 +236,28 @@ class Executor:
     def decode_init(self, frame: Frame, link: Link | None = None) -> Execution | Parts:
         """Load the class and the arguments of an INIT; returns what to run, or the answer if it cannot run."""
         try:
-            call_id, class_name, view, lengths = frame.header
+            call_id, class_name, view, lengths, *singleton = frame.header
             shape = _shape_of(view)
             point = shape.extent.point(shape.ndslice.index(self.rank))
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"an INIT that cannot be read: {error}") from None
         if self.state == "ready":
-            text = f"an actor named {self.name!r} runs on this mesh already; give the second one another name"
-            taken = error_to_wire(RemoteException("meshrt.errors.UsageError", text, ""))
+            if singleton and singleton[:1] == self._singleton[:1]:  # the texts are for errors
+                return [pack_header(RESULT, [call_id, None])]
+            taken = error_to_wire(name_taken(self.name, self._singleton, singleton))
             return split_frames(ERROR, [call_id, taken, [], "exists"], [])
-        self.instance = ActorInstance(self.name, class_name, self.mesh_id, point)
+        self.instance = ActorInstance(self.name, class_name, self.mesh_id, point, self.end)
         self.state = "new"
+        self._singleton = singleton
         context = CallContext(self.instance, "__init__", shape, self.rank, call_id, link)
         execution = Execution(call_id, None, (), {}, context)
         token = enter(context)
         try:
-            setup, cls, args, kwargs = codec.decode(frame.payload, lengths)
+            setup, cls, args, kwargs, creator = codec.decode(frame.payload, lengths)
+            self.instance.module = cls.__module__
+            self.instance.creator = creator or self.instance.creator
             specs = endpoints_of(cls)
+            self.cls = cls
         except BaseException as error:  # loading imports user modules, which may do anything
             return self.init_failed(execution, error)
         finally:
@@ -188,13 +266,9 @@ class Executor:
             inspect.iscoroutinefunction(getattr(cls, name, None)) for name in ("__cleanup__", "__supervise__")
         )
 
-        def construct() -> None:
-            if setup is not None:
-                try:
-                    self._setup(setup)
-                except BaseException as error:
-                    error.add_note("raised by the setup function of the mesh, before the actor was built")
-                    raise
+        self._ported = frozenset(name for name, spec in specs.items() if spec.is_ported)
+
+        def build() -> None:
             # __new__ first: the actor can be looked at while its __init__ runs, or hangs.
             self.actor = cls.__new__(cls, *args, **kwargs)
             self.actor.__init__(*args, **kwargs)
@@ -202,7 +276,18 @@ class Executor:
                 name: (getattr(self.actor, name), spec.is_async, spec.is_concurrent) for name, spec in specs.items()
             }
 
-        execution.method = construct
+        def construct() -> None:
+            if setup is not None:
+                self._setup.run(setup)
+            build()
+
+        async def construct_async() -> None:
+            await self._setup.run_async(setup)
+            build()
+
+        # With an event loop, the set-up function runs there: what it makes belongs to the loop that goes on.
+        execution.is_async = self.is_async and setup is not None
+        execution.method = construct_async if execution.is_async else construct
         return execution
 
     # -- running
@@ -237,7 +322,10 @@ class Executor:
             end_forked_child(None)
         try:
             self._exited(execution)
-            return self.succeeded(execution, value)
+            try:
+                return self.succeeded(execution, value)
+            except MemoryError as error:  # what the endpoint has kept leaves no room for its answer
+                return self._answer_to(execution, error)
         finally:
             leave(token)
 
@@ -252,15 +340,23 @@ class Executor:
 
     @staticmethod
     def _exited(execution: Execution) -> None:
+        if execution.response is not None:
+            execution.args = ()  # only user code keeps its port from here on
         if hooks.endpoint_exit and not execution.nested:
             hooks.run(hooks.endpoint_exit, execution.context.call)
 
     def _answer_to(self, execution: Execution, error: BaseException) -> Parts | None:
+        if execution.withdrawn and not issubclass(type(error), Exception):
+            if not execution.owes_answer():
+                return None
+            return split_frames(ERROR, [execution.call_id, NO_ERROR, [], "withdrawn"], [])
         kind = type(error)  # isinstance would ask the error itself, which may run any code
         if kind is StopInterrupt or (execution.interrupted and not issubclass(kind, Exception)):
             if execution.done is not None:
                 execution.done(None, error)
             return None  # the rank ends: its fate, which says why, is what the caller is told
+        if issubclass(kind, ActorEnds):
+            return self._ends(execution, error)  # type: ignore[arg-type]  # it is one
         if self._before_error:
             hooks.run(self._before_error)
         if hooks.endpoint_error and not execution.nested:
@@ -268,6 +364,36 @@ class Executor:
         if execution.context.endpoint == "__init__" and self.state == "new":
             return self.init_failed(execution, error)
         return self.failed(execution, error)
+
+    def ended_itself(self, error: ActorEnds, execution: Execution | None = None, *, called: bool = False) -> None:
+        """Note that the actor ends itself; the owner is told if it fails by that.
+
+        Args:
+            execution: The message in which it does; None: none.
+            called: The caller of the message is told, too.
+        """
+        if self.ended_by is not None:
+            return
+        self.ended_by = error
+        if not error.failed:
+            return
+        context = self.lone("abort")
+        if execution is None:
+            hooks.run(self._before_raised)
+            error.number = tell_stray(error, context.call, "a task or a thread")
+        else:
+            self._number(execution, error)
+            error.number = execution.failure
+        self._unhandled(execution.context if called and execution is not None else context, told_of(error))
+
+    def _ends(self, execution: Execution, error: ActorEnds) -> Parts | None:
+        called = execution.done is None and execution.owes_answer()
+        self.ended_itself(error, execution, called=called)
+        if execution.done is not None:
+            execution.done(None, error)
+        if not called:
+            return None
+        return split_frames(ERROR, [execution.call_id, error_to_wire(told_of(error)), [], "ending"], [])
 
     def _number(self, execution: Execution, error: BaseException) -> None:
         if not execution.failure:
@@ -300,7 +426,7 @@ class Executor:
         if execution.done is not None:
             execution.done(value, None)
             return None
-        if execution.no_reply:
+        if execution.no_reply or execution.response is not None:
             return None
         if value is None:
             return [pack_header(RESULT, [execution.call_id, None])]
@@ -311,7 +437,8 @@ class Executor:
         except codec.EncodeError as error:
             self._number(execution, error)
             remote = RemoteException("TypeError", str(error), "", failure=execution.failure)
-            return split_frames(ERROR, [execution.call_id, error_to_wire(remote), [], "result"], [])
+            exception, lengths = _encoded(error.__cause__)
+            return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, "result"], exception)
         if loans is not None:
             return split_frames(RESULT | STORED, [execution.call_id, lengths, loans], parts)
         return split_frames(RESULT, [execution.call_id, lengths], parts)
@@ -324,17 +451,10 @@ class Executor:
             execution.done(None, error)
             return None
         remote = replace(describe_exception(error), failure=execution.failure)
-        if execution.no_reply:
+        if not execution.owes_answer():
             self._unhandled(execution.context, remote)
             return None
-        lengths: list[int] = []
-        parts: Sequence[codec.Part] = []
-        try:
-            parts, lengths = codec.encode(error)
-            if sum(lengths) > _EXCEPTION_MAX:
-                parts, lengths = [], []
-        except (codec.EncodeError, KeyboardInterrupt):
-            pass  # the exception's data is complete; the object is optional
+        parts, lengths = _encoded(error)
         return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, ""], parts)
 
     def cancelled(self, execution: Execution) -> Parts | None:
@@ -342,8 +462,10 @@ class Executor:
         if execution.done is not None:
             execution.done(None, StopInterrupt("this actor was stopped"))
             return None
-        if execution.no_reply:
+        if not execution.owes_answer():
             return None
+        if self.ended_by is not None:
+            return split_frames(ERROR, [execution.call_id, error_to_wire(told_of(self.ended_by)), [], "ending"], [])
         return split_frames(ERROR, [execution.call_id, NO_ERROR, [], "cancelled"], [])
 
     def init_failed(self, execution: Execution, error: BaseException) -> Parts:
@@ -352,12 +474,16 @@ class Executor:
         self.actor = None
         self._number(execution, error)
         self._failure = replace(describe_exception(error), failure=execution.failure)
+        # Its caller is told by the answer. Its owner is told also where no call was made, or no answer is read.
+        self._unhandled(execution.context, self._failure)
         return self.failed(execution, error) or []
 
     # -- the end
 
     def cleanup_execution(self, error: BaseException | None) -> Execution | None:
         """Return the run of the actor's ``__cleanup__``, or None if it has none. ``error`` has ended the actor."""
+        if self.ending is not None:  # although no message has ended by it
+            self.ended_itself(self.ending)
         method = getattr(self.actor, "__cleanup__", None) if self.state == "ready" else None
         if method is None:
             return None
@@ -390,5 +516,5 @@ class Executor:
     def ended(self) -> None:
         """The actor has ended: drop the references to it."""
         self.state = "ended"
-        self.actor = None
+        self.actor = self.cls = None
         self._endpoints = {}

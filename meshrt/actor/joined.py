@@ -28,6 +28,7 @@ from meshrt.actor.errors import describe_exception, tell_stray
 from meshrt.actor.execute import Execution, Executor
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.process import MAIN_SIGNAL, RankProcess
+from meshrt.actor.setup import SetUp
 from meshrt.errors import RemoteException
 from meshrt.hooks.facts import IN_SCRIPT
 from meshrt.hooks.operations import Report
@@ -109,7 +110,7 @@ class JoinedRank(RankProcess):
         self._take_part()
         call.joined(self.mesh_id, self.rank, self.on_main_signal)
         executor = Executor(
-            self.mesh_id, self.rank, call.instance.name, _no_setup, _nobody_told, self.host.before_error, []
+            self.mesh_id, self.rank, call.instance.name, SetUp(), _nobody_told, self.host.before_error, []
         )
         executor.state, executor.actor, executor.instance = "ready", call.script, call.instance
         mailbox = Mailbox(executor, lambda _executor, _error: None)
@@ -199,10 +200,6 @@ class JoinedRank(RankProcess):
     def _give_back_signals(self) -> None:
         if signal.getsignal(MAIN_SIGNAL) == self._handler:
             signal.signal(MAIN_SIGNAL, signal.SIG_DFL)
-
-
-def _no_setup(_setup: Callable[[], object]) -> None:
-    """A process that exists is not set up."""
 
 
 def _nobody_told(_context: CallContext, _remote: RemoteException) -> None:

@@ -8,8 +8,8 @@
 Rules:
 
 * One message at a time, in the order of arrival; calls of concurrent endpoints begin in that order, and run beside.
-* It ends with a STOP, which stays in the queue for the thread that takes the callers over, or with `stop` (the rank
-  ends).
+* It ends with a STOP, which stays in the queue for the thread that takes the callers over, with `retire` (the actor
+  ends itself, or its owner has ended), or with `stop` (the rank ends).
 * At the end of the grace, calls that still run are ended: user code by an exception, where it awaits by cancellation.
 """
 
@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshrt.actor.callers import Callers, Message
 from meshrt.actor.concurrent import ConcurrentCalls
-from meshrt.actor.ending import StopInterrupt
+from meshrt.actor.ending import ActorEnds, StopInterrupt
 from meshrt.actor.execute import Execution, Executor, Parts
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
+from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, INIT, STOP
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Mailbox:
         self.executor = executor
         self.name = executor.name
         self.callers = Callers()
+        self.callers.on_cancel = self._withdraw
+        executor.write = self.callers.answer_late
         #: Ident of the thread that serves, once it does.
         self.thread: int | None = None
         #: The message that runs now; read by other threads.
@@ -72,6 +75,9 @@ class Mailbox:
         self.stopped = False
         self._exiting = exiting
         self._ending: bool | None = None
+        #: As `_ending`, of the actor alone.
+        self._retiring: bool | None = None
+        executor.end = self._end_itself
         #: Calls that ran at the end of the grace have been ended; since then only ``__cleanup__`` runs.
         self._interrupted = False
         #: ``__cleanup__`` runs, or has run.
@@ -103,6 +109,18 @@ class Mailbox:
         """End the loop: after what has been sent (``drain``), or after the running message."""
         self._ending = drain
         self.callers.wake()
+
+    def retire(self, error: MeshError | None, *, drain: bool) -> None:
+        """End the actor, while the rank lives on: after what was sent before (``drain``), or the running message."""
+        self.error = error or self.error
+        self._retiring = drain and self._retiring is not False
+        self.callers.wake()
+
+    def _end_itself(self, end: ActorEnds) -> None:
+        """The actor has asked for it. Any thread."""
+        self.executor.ending = self.executor.ending or end
+        why = f"the actor has aborted: {end.reason}" if end.reason else "the actor has aborted"
+        self.retire(MeshError(why) if end.failed else None, drain=not end.failed)
 
     def waiting(self) -> tuple[int, bool]:
         """Return how many messages have come and are not served yet, and whether there may be more than these."""
@@ -163,6 +181,24 @@ class Mailbox:
             self._interrupted = True
         raise StopInterrupt("this rank is stopping")
 
+    def cancel_call(self, caller: Identity, call_id: int) -> Execution | None:
+        """A caller does not want the answer of its call any more. The control thread.
+
+        Returns:
+            The call, if it runs on the actor's thread and awaits nothing.
+        """
+        if not caller.pid:
+            return None  # of another pid namespace: the number of a call does not say whose it is
+        self.callers.note_cancelled(caller, call_id)
+        loop, running = self._loop, self.running
+        if running is not None and not running.is_async and running.is_call(caller, call_id):
+            return running
+        self._withdraw_response(caller, call_id)
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile: nothing runs
+                loop.call_soon_threadsafe(self._withdraw, caller, call_id)
+        return None
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of an actor with anything async, while it runs."""
@@ -176,9 +212,7 @@ class Mailbox:
         callers = self.callers
         while True:
             while (
-                not self._errands
-                and self._ending is None
-                and (not callers.queue or (callers.slow and callers.set_aside()))
+                not self._errands and self._serves() and (not callers.queue or (callers.slow and callers.set_aside()))
             ):
                 callers.collect(None)
             if self._errands:
@@ -187,12 +221,17 @@ class Mailbox:
             message = self._take()
             if message is None:
                 break
+            if callers.cancelled and callers.is_cancelled(*message):
+                continue
             init = self._serve_one(*message)
             if init is not None:
                 self._serve_async(message[0], init)
                 return
         self._step(None, self._cleanup())
         self._end()
+
+    def _serves(self) -> bool:
+        return self._ending is None and self._retiring is None
 
     def _cleanup(self) -> Execution | None:
         self._cleaning = True
@@ -201,12 +240,20 @@ class Mailbox:
     def _take(self) -> Message | None:
         """Return the next message, or None at the end."""
         callers = self.callers
+        if callers.urgent is not None:
+            callers.collect_urgent()
         if self._ending is not None:
             callers.take_all_back()
             # Look for messages that were sent before: by a caller that has just connected, or in part.
             while self._ending and not callers.queue and callers.collect(0):
                 pass
             if not self._ending or not callers.queue:
+                return None
+        elif self._retiring is not None:
+            while self._retiring and not callers.queue and callers.collect(0):
+                pass
+            if not self._retiring or not callers.queue:
+                self.stopped = True
                 return None
         if callers.queue[0][1].kind == STOP:
             self.stopped = True
@@ -245,7 +292,11 @@ class Mailbox:
             self.callers.keep_backlogs()
             outer, self.running = self.running, work
             try:
-                work = self.executor.run(work)
+                # It may have been cancelled while it was unpickled: who cancels looks at what runs, or this sees it.
+                if link is not None and self.callers.cancelled and self.callers.is_noted(link, work.call_id):
+                    work = None
+                else:
+                    work = self.executor.run(work)
             finally:
                 self.running = outer
         if link is not None and work:
@@ -256,6 +307,8 @@ class Mailbox:
     def _end(self) -> None:
         while self._errands:
             self.executor.cancelled(self._errands.popleft()[0])
+        for response in self.executor.responses():
+            response.cancelled()
         self.executor.ended()
         if not self.stopped:
             self.callers.flush_all()
@@ -306,13 +359,13 @@ class Mailbox:
                 reading = False
                 loop.remove_reader(callers.fileno())
 
-        self._step(link, init)
+        await self._step_async(link, init)
         callers.init_done()
         self._start_errands()
         loop.add_reader(callers.fileno(), on_ready)
         try:
             while True:
-                while self._ending is None and (not callers.queue or (callers.slow and callers.set_aside())):
+                while self._serves() and (not callers.queue or (callers.slow and callers.set_aside())):
                     if not reading:
                         reading = True
                         loop.add_reader(callers.fileno(), on_ready)
@@ -324,6 +377,8 @@ class Mailbox:
                 if not reading and len(callers.queue) < _QUEUE_MAX // 2:
                     reading = True
                     loop.add_reader(callers.fileno(), on_ready)
+                if callers.cancelled and callers.is_cancelled(*message):
+                    continue
                 await self._step_async(message[0], self._decode(*message))
                 if message[1].kind == INIT:
                     callers.init_done()
@@ -385,6 +440,26 @@ class Mailbox:
         self._interrupted = self.running.interrupted = True
         self.task.cancel()
 
+    def _withdraw(self, caller: Identity, call_id: int) -> None:
+        """A call that may run is not wanted any more: cancel it where it awaits. On the thread of the actor."""
+        running = self.running
+        if running is not None and running.is_async and self.task is not None and running.is_call(caller, call_id):
+            if not running.interrupted:
+                running.interrupted = running.withdrawn = True
+                self.task.cancel()
+        else:
+            self.concurrent.withdraw(caller, call_id)
+            self._withdraw_response(caller, call_id)
+
+    def _withdraw_response(self, caller: Identity, call_id: int) -> None:
+        """A call may have returned, and owe its answer by a port."""
+        running = self.running
+        if running is not None and running.is_call(caller, call_id):
+            return
+        if not self.concurrent.runs(caller, call_id):
+            for response in self.executor.responses():
+                response.withdraw(caller, call_id)
+
     @staticmethod
     async def _end_tasks() -> None:
         """Cancel the tasks that the actor started, and let them end."""
@@ -401,6 +476,9 @@ class Mailbox:
         error = context.get("exception")
         if error is None:
             loop.default_exception_handler(context)
+            return
+        if issubclass(type(error), ActorEnds):
+            self.executor.ended_itself(error)
             return
         self.executor.report("a task", error)
 

@@ -12,7 +12,6 @@ SIGTERM, as after ``stop()``, and when a task of an actor calls ``sys.exit``, wi
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import faulthandler
 import functools
@@ -30,12 +29,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost
+from meshrt.actor.cancelling import Interrupting
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
-from meshrt.actor.ending import exit_code, hold_sigterm_in_forks
+from meshrt.actor.described import described
+from meshrt.actor.ending import ActorEnds, StopInterrupt, exit_code, hold_sigterm_in_forks
 from meshrt.actor.errors import describe_exception, tell_stray, type_name
 from meshrt.actor.execute import Executor
-from meshrt.actor.faults import Supervise, lost_ranks
+from meshrt.actor.exiting import InterpreterExit
+from meshrt.actor.faults import Supervise, failed_inits, lost_ranks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
@@ -65,6 +67,7 @@ from meshrt.transport.connecting import Opened
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.transport.writing import write_atomic
 from meshrt.wire.addresses import HostAddress, RankAddress, Way
+from meshrt.wire.clients import Described, ReadEndpoints
 from meshrt.wire.codec import text_of
 from meshrt.wire.errors import in_brief
 from meshrt.wire.operations import (
@@ -72,7 +75,9 @@ from meshrt.wire.operations import (
     AllowRestarts,
     Cut,
     CutOff,
+    EndActor,
     Ended,
+    EndMade,
     FilePart,
     Held,
     Hold,
@@ -133,10 +138,13 @@ class RankProcess:
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self._stopping = False
+        #: The end was not made shorter: by an error of the program, or because the grace is over.
+        self._drains = True
         self._terminated = False
         #: The next SIGTERM is meant for the call that ran when it was sent.
         self._term_spares_cleanup = False
         self._exit: BaseException | None = None
+        self._interpreter_exit = InterpreterExit()
         self._outputs: Sequence[LineOutput] = ()
         self._plumbing = plumbing
         self.host = self._make_host()
@@ -157,10 +165,14 @@ class RankProcess:
         self.serve(Hold, self._on_hold)
         self.serve(Cut, self._on_cut)
         self.serve(Stopped, self._on_stopped)
+        self.serve(ReadEndpoints, self._read_endpoints)
         self.serve_later(Supervise, supervising.ask)
+        self.serve_later(EndActor, self.host.end)
+        self.host.end_made = self._end_made
 
     def _make_host(self) -> ActorHost:
-        return ActorHost(self.mesh_id, self.rank, self.report, self._main_queue, self._on_exit)
+        interrupting = Interrupting(self)
+        return ActorHost(self.mesh_id, self.rank, self.report, self._main_queue, self._on_exit, interrupting.interrupt)
 
     # -- life
 
@@ -176,7 +188,7 @@ class RankProcess:
             self.host.serve(mailbox)
         self.host.join()
         self.control.settle(_SETTLE)
-        atexit._run_exitfuncs()
+        self._interpreter_exit.run(whole=self._drains)
         self.flush_output()
         if self._exit is not None:
             raise SystemExit(exit_code(self._exit))
@@ -239,7 +251,8 @@ class RankProcess:
     # -- the end: on the control thread, unless marked otherwise
 
     def _on_stop(self, drain: bool, why: str) -> None:
-        self._stopping = True
+        self._stopping = self.runtime.stopping = True
+        self._drains = drain and self._drains
         if why:
             self.host.failed(MeshError(why))
         if hooks.proc_closing:
@@ -255,7 +268,9 @@ class RankProcess:
 
     def _on_cut(self, _cut: Cut) -> Nothing:
         """The grace is over: report the calls that are cut off, and interrupt them."""
+        self._drains = False
         calls = [(call.actor, call.endpoint) for call in self.current_calls()]
+        calls += [("", what) for what in self._interpreter_exit.running()]
         work = self.workload()
         self.report(CutOff(calls[:_CALLS], sum(each.waiting for each in work), any(each.more for each in work)))
         os.kill(self.pid, signal.SIGTERM)
@@ -264,6 +279,18 @@ class RankProcess:
     def _on_stopped(self, stopped: Stopped) -> Nothing:
         self.host.were_stopped(stopped.actors)
         return Nothing()
+
+    def _read_endpoints(self, asked: ReadEndpoints) -> Described:
+        mailbox = self.host.mailboxes.get(asked.actor)
+        cls = None if mailbox is None else mailbox.executor.cls
+        if cls is None:
+            raise MeshError(f"{asked.actor} has no endpoints that can be called: it is being built, or it is a script")
+        return described(cls)
+
+    def _end_made(self, actor: str, ended: Callable[[], None]) -> None:
+        mailbox = self.host.mailboxes[actor]
+        why = "" if mailbox.error is None else text_of(mailbox.error)
+        self.ask_later(EndMade(actor, why), lambda _answer, _error: ended())
 
     def _on_hold(self, hold: Hold) -> Nothing:
         self.runtime.driver.clock.hold(hold.held)
@@ -276,6 +303,8 @@ class RankProcess:
             self._stopping = self._terminated = True
             self.control.call_soon(functools.partial(self._end_alone, True))
             return
+        if self._interpreter_exit.runs:
+            raise StopInterrupt("this rank is stopping")
         cleanup, self._term_spares_cleanup = not self._term_spares_cleanup, False
         self.control.call_soon(functools.partial(self.host.interrupt, cleanup=cleanup))
         mailbox = self.host.main_mailbox
@@ -293,6 +322,7 @@ class RankProcess:
     def _end_alone(self, drain: bool) -> None:
         """End this rank, as its agent does for a mesh that is stopped."""
         self._on_stop(drain, "")
+        self._drains = True
         self.control.call_later(GRACE, functools.partial(os.kill, self.pid, signal.SIGTERM))
         self.control.call_later(GRACE + _KILL_AFTER, self._kill)
 
@@ -322,8 +352,8 @@ class RankProcess:
         signal.signal(MAIN_SIGNAL, signal.SIG_DFL)
 
     def _thread_excepthook(self, args: threading.ExceptHookArgs) -> None:
-        if self._stopping and args.exc_type.__name__ == "BdbQuit":
-            return  # resumed from a breakpoint because the mesh stops: not an error
+        if (self._stopping and args.exc_type.__name__ == "BdbQuit") or issubclass(args.exc_type, ActorEnds):
+            return  # resumed from a breakpoint because the mesh stops; or the actor has ended itself there: it is told
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and not self._stopping:
             name = args.thread.name if args.thread is not None else "?"
             what = f"thread {name!r}"
@@ -401,8 +431,10 @@ class RankProcess:
             serial = mailbox.running
             calls = {task: execution.context.call for task, execution in mailbox.concurrent.running.items()}
             call = None if serial is None else serial.context.call
-            instance = mailbox.executor.actor
-            found.append(ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls))
+            instance, owes = mailbox.executor.actor, mailbox.executor.owed()
+            found.append(
+                ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls, owes)
+            )
         return found
 
     def workload(self) -> list[Workload]:
@@ -491,9 +523,11 @@ class RankProcess:
         """Call back when another rank listens."""
         self.ask_later(WhenBorn(mesh_id, rank), lambda born, _error: callback(None if born is None else born.host))
 
-    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape, *, owned: bool = True) -> None:
         """Tell that an actor is about to be built on a view of a mesh."""
-        self.report(ActorSpawned(mesh_id, actor, view.to_wire()))
+        call = current_call()
+        spawner = "" if call is None else call.instance.name
+        self.report(ActorSpawned(mesh_id, actor, view.to_wire(), spawner if owned else None))
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""
@@ -533,9 +567,11 @@ class RankProcess:
         self.report(report)
 
     def _on_error(self, error: BaseException) -> None:
-        """Note that code of this rank was given the error: the end of the process that it names is known."""
+        """Note that code of this rank was given the error: what it says has failed is known."""
         for mesh_id, rank, pid in lost_ranks(error):
             self.report(Told(mesh_id, rank, pid))
+        for place, failure in failed_inits(error):
+            self.report(Told(place.mesh_id, place.rank, place.pid, failure))
 
 
 def _exit_text(error: BaseException) -> str:

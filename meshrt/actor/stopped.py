@@ -13,11 +13,14 @@ import selectors
 from collections.abc import Callable
 
 from meshrt.actor.callers import Message
+from meshrt.actor.ending import ActorEnds
+from meshrt.actor.execute import told_of
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
+from meshrt.wire.errors import error_to_wire
 from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
-from meshrt.wire.messages import CALL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP, STORED
+from meshrt.wire.messages import CALL, CANCEL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP, STORED
 
 __all__ = ["StoppedActors"]
 
@@ -36,12 +39,20 @@ class StoppedActors:
         self._selector = selector
         self._begin = begin
         self._links: dict[str, set[Link]] = {}
+        #: How actors have ended themselves.
+        self._why: dict[str, ActorEnds] = {}
 
     def __contains__(self, actor: str) -> bool:
         return actor in self._links
 
-    def add(self, actor: str, links: list[Link], messages: list[Message]) -> None:
-        """Serve these callers of a stopped actor, beginning with what has been read from them."""
+    def add(self, actor: str, links: list[Link], messages: list[Message], why: ActorEnds | None = None) -> None:
+        """Serve these callers of a stopped actor, beginning with what has been read from them.
+
+        Args:
+            why: It has ended itself so.
+        """
+        if why is not None:
+            self._why[actor] = why
         known = self._links.setdefault(actor, set())
         for link in links:
             try:
@@ -97,7 +108,7 @@ class StoppedActors:
                 self._begin_anew(actor, messages[index:])
                 return
             try:
-                answer = _answer_to(frame)
+                answer = _answer_to(frame, self._why.get(actor))
             except ProtocolError:
                 self._drop(actor, link)
                 continue
@@ -106,6 +117,7 @@ class StoppedActors:
 
     def _begin_anew(self, actor: str, messages: list[Message]) -> None:
         links = self._links.pop(actor)
+        self._why.pop(actor, None)
         for link in links:
             self._selector.unregister(link.sock)
             link.send(_state(stopped=False))
@@ -127,14 +139,18 @@ def _state(*, stopped: bool) -> list[Buffer]:
     return [pack_header(STATE, [0, stopped])]
 
 
-def _answer_to(frame: Frame) -> list[Buffer] | None:
+def _answer_to(frame: Frame, why: ActorEnds | None) -> list[Buffer] | None:
     try:
         if frame.kind == CALL:
             call_id, _, _, _, flags = frame.header
+            if why is not None and not flags & NO_REPLY:
+                return split_frames(ERROR, [call_id, error_to_wire(told_of(why)), [], "ended"], [])
             return None if flags & NO_REPLY else split_frames(ERROR, [call_id, NO_ERROR, [], "stopped"], [])
         if frame.kind == STOP:
             call_id, *_ = frame.header
             return [pack_header(RESULT, [call_id, None])]
+        if frame.kind == CANCEL:
+            return None  # its call was answered
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"a message that cannot be read: {error}") from None
     raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")

@@ -12,7 +12,8 @@ import inspect
 import threading
 from collections.abc import Callable
 
-from meshrt.actor.errors import type_name
+from meshrt.actor.ending import StopInterrupt
+from meshrt.actor.errors import describe_exception, type_name
 from meshrt.actor.faults import Decided, Supervise, mesh_failure
 from meshrt.actor.mailbox import Mailbox
 from meshrt.errors import one_line
@@ -20,6 +21,7 @@ from meshrt.hooks.operations import Answers
 from meshrt.transport.driver import Driver
 from meshrt.transport.pending import Pending
 from meshrt.wire.codec import text_of
+from meshrt.wire.errors import in_brief
 
 __all__ = ["Supervising"]
 
@@ -44,7 +46,7 @@ class Supervising:
         mailbox = self._mailboxes.get(asked.actor)
         method = None if mailbox is None else _method(type(mailbox.executor.actor))
         if mailbox is None or method is None:
-            answer(Decided(False), "")
+            answer(Decided(False, asked=False), "")
             return
         failure = mesh_failure(asked.mesh_id, asked.mesh, asked.faults, asked.notes)
         executor = mailbox.executor
@@ -74,9 +76,12 @@ def _decided(answer: Answers[Decided], value: object, error: BaseException | Non
         answer(Decided(False, text), "")
     elif error is None:
         answer(Decided(bool(value)), "")
+    elif type(error) is StopInterrupt:
+        answer(Decided(False, f"was stopped in {_NAME}()"), "")
     else:
         text = one_line(f"{type_name(error)}: {text_of(error)}", _HEADLINE)
-        answer(Decided(False, f"raised in {_NAME}(): {text}"), "")
+        remote = in_brief(describe_exception(error))
+        answer(Decided(False, f"raised in {_NAME}(): {text}", traceback=remote.traceback), "")
 
 
 def _method(cls: type) -> object:

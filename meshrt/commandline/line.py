@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 from meshrt import selection  # its grammar is loaded when it is used
+from meshrt.errors import SelectionError
 
 __all__ = ["RANKS", "Line", "behind", "head", "is_expression", "is_python"]
 
@@ -104,7 +105,13 @@ class Line:
 
     def ranks(self) -> str:
         """Read ``ranks(...)``. Raises SelectionError."""
-        return self.move(selection.parse_prefix(self.text, self._at)[1])
+        end = selection.parse_prefix(self.text, self._at)[1]
+        if self.text[end : end + 1] == ")":
+            expected = ("a blank", "the end of the line")
+            raise SelectionError(
+                "this parenthesis closes nothing", text=self.text, span=(end, end + 1), expected=expected
+            )
+        return self.move(end)
 
 
 def head(text: str) -> tuple[str, str]:

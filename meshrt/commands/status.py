@@ -25,6 +25,7 @@ COMMAND = Command(
         "groups": '`[{"actor", "mesh", "state", "place", "note", "ranks", "count", "since", "latest"}]` (since when '
         "the first of them, and the last, is in it)",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
+        "unread": "[errors that nobody has read](#errors-that-nobody-has-read)",
         "terminals": "pids",
         "own": "which of them asks",
     },

@@ -68,6 +68,7 @@ COMMAND = Command(
         "meshes": "the merged stacks of each, see [below](#the-stacks-of-where)",
         "left_out": "how many meshes there are beyond",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
+        "unread": "[errors that nobody has read](#errors-that-nobody-has-read)",
     },
     processes=_PROCESSES,
 )

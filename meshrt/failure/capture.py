@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from meshrt.actor.ending import ActorEnds
 from meshrt.actor.errors import type_name
-from meshrt.errors import MeshError, RankPlace
+from meshrt.errors import MeshBusy, MeshError, RankPlace
 from meshrt.failure.record import ExceptionFacts, Frame, Reference
 from meshrt.files import is_library_file
 from meshrt.inspect.capping import cap
@@ -27,6 +28,7 @@ from meshrt.inspect.values import class_name, is_array, module_name
 from meshrt.inspect.variables import Variables
 from meshrt.inspect.visibility import visible
 from meshrt.wire.codec import own_attribute, text_of
+from meshrt.wire.messages import ABORTED
 
 __all__ = ["capture", "reference", "references"]
 
@@ -124,7 +126,7 @@ def _facts(error: BaseException, variables: Variables, relation: str, depth: int
         members = (member for member in _members(error) if left[0] > 0)
         linked += [_facts(member, variables, "member", depth + 1, left) for member in members]
     return ExceptionFacts(
-        type=type_name(error),
+        type=_type(error),
         message=_shown(_message(error), _MESSAGE_MAX),
         bases=_bases(error),
         notes=_notes(error),
@@ -133,6 +135,11 @@ def _facts(error: BaseException, variables: Variables, relation: str, depth: int
         linked=tuple(linked),
         about=reference(error) or _suppressed(error),
     )
+
+
+def _type(error: BaseException) -> str:
+    # What others are told of it, by the name that they know.
+    return ABORTED if issubclass(type(error), ActorEnds) else type_name(error)
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...]:
@@ -186,8 +193,11 @@ def references(error: BaseException, depth: int = 0) -> Iterator[tuple[BaseExcep
 
 
 def reference(error: BaseException) -> Reference | None:
-    """Return the failure or rank that an exception of meshrt is about; None for other exceptions."""
-    if not issubclass(type(error), MeshError):
+    """Return the failure or rank that an exception of meshrt is about; None for other exceptions.
+
+    `MeshBusy` names a rank that has not failed: who raises it sends without a limit.
+    """
+    if not issubclass(type(error), MeshError) or issubclass(type(error), MeshBusy):
         return None
     facts: dict[str, Any] = own_attribute(error, "__dict__")
     place, remote = facts.get("place"), facts.get("remote")
@@ -196,7 +206,8 @@ def reference(error: BaseException) -> Reference | None:
         place = missing[0] if missing else None
     if not isinstance(place, RankPlace):
         return None
-    return Reference(str(getattr(remote, "failure", "")), place.mesh_id, place.rank)
+    failure = facts.get("failure", "") if remote is None else getattr(remote, "failure", "")
+    return Reference(str(failure), place.mesh_id, place.rank)
 
 
 def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, ...]:

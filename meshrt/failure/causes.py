@@ -309,7 +309,7 @@ def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verd
         if slack:
             certainty += f": the clocks of their hosts are compared to within {slack / 1e6:.3g} ms only"
     elif silent:
-        certainty = "it is known who did not answer, not why"
+        certainty = "rank known, reason unknown"
     elif all(map(is_consequence, chosen)):
         certainty = "the first that is known, though it looks like the consequence of another"
     elif "later" in evidence:

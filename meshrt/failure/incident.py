@@ -130,7 +130,7 @@ class Incident(msgspec.Struct, omit_defaults=True):
     @property
     def waits(self) -> Waits:
         """Which rank waited for which, of those that did not answer."""
-        return Waits(self.hung.waits, self.hung.waits_left_out)
+        return Waits(self.hung.waits, self.hung.waits_left_out, self.hung.unread)
 
     def likely(self, record: FailureRecord) -> tuple[int, ...]:
         """Return which of the ranks that did not answer probably block the others: those that ``where`` would name.

@@ -65,8 +65,13 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, wait
     )
 
 
-def of_silence(error: CallTimeout, mesh: str) -> FailureRecord:
-    """Return the record of ranks that have not answered within the time-out of the script; ``mesh``: its name."""
+def of_silence(error: CallTimeout, mesh: str, *, interrupted: bool = False) -> FailureRecord:
+    """Return the record of ranks that had not answered when the wait of the script ended.
+
+    Args:
+        mesh: Its name.
+        interrupted: It was ended by Ctrl-C, and not by a time-out.
+    """
     now = time.monotonic_ns()
     first = error.missing[0]
     facts = FailureRecord(
@@ -77,7 +82,11 @@ def of_silence(error: CallTimeout, mesh: str) -> FailureRecord:
         actor=first.actor,
         ranks=tuple(place.rank for place in error.missing),
         waited_for=True,
-        hint=f"{error.what} within {error.seconds:g} s",
+        hint=(
+            f"had not answered {error.what} after {error.seconds:g} s, when you interrupted"
+            if interrupted
+            else f"did not answer {error.what} within {error.seconds:g} s"
+        ),
         low=now - int(error.seconds * 1e9),
         high=now,
         time=time.time_ns() / 1e9,

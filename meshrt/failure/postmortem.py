@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from json import loads
 from pathlib import Path
 
 from meshrt.commandline.command import Arguments
-from meshrt.errors import MeshError, UsageError
+from meshrt.errors import MeshError, UsageError, one_line
 from meshrt.failure import files
 from meshrt.failure.incident import HANDLED
 from meshrt.failure.report import render
@@ -18,11 +19,15 @@ from meshrt.inspect.programs import named
 from meshrt.show.records import POSTMORTEM, to_text
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import write_out
+from meshrt.show.text import since
 from meshrt.transport.directories import ended_run, runs
 from meshrt.transport.places import runs_base
 from meshrt.transport.tools import programs
 
 __all__ = ["report", "show"]
+
+#: Most characters of a command line.
+_COMMAND = 200
 
 
 def _where() -> str:
@@ -46,7 +51,7 @@ def report(
         listed: Name all failures of the program.
         rank: Tell of this rank, or of these ranks.
         json: As text of JSON.
-        tell: Given a line if the program still runs.
+        tell: Given a line that says which program it is, when it has failed, and whether it runs.
     Raises:
         MeshError: There is no failure to show.
         UsageError: There is no such program or rank.
@@ -56,11 +61,14 @@ def report(
     if listed:
         shown = _json({"running": running, "failures": plain_listing(found)}) if json else listing(found)
         if tell is not None and running is not None:
-            tell(f"the program (pid {running}) still runs, and may fail again")
+            tell(f"the program still runs (pid {running}), and may fail again")
         return shown
     incident = files.read(found[-1])  # raises if it is not a failure file
-    if tell is not None and running is not None:
-        tell(f"the program (pid {running}) still runs; this is its last failure so far")
+    if tell is not None and not json:
+        moment = f"{datetime.fromtimestamp(incident.began):%Y-%m-%d %H:%M:%S}, {since(incident.began)} ago"
+        now = "has ended" if running is None else f"still runs (pid {running}), and this is its last failure so far"
+        command = one_line(shlex.join(incident.argv), _COMMAND)
+        tell(f"{incident.run_id}, {command}, failed on {moment}; it {now}")
     if rank is not None:
         facts = {"run": incident.run_id, "running": running, "file": str(found[-1])}
         return _json({**facts, **plain_of_rank(incident, rank)}) if json else of_rank(incident, rank)

@@ -176,7 +176,7 @@ class FailureRecord(Plain, frozen=True):
         what: What raised, if it was no endpoint: ``"a thread"``, ``"a task"``; or "".
         waited_for: Whether a caller waits for the call, and gets its error.
         fate: How the process ended.
-        hint: What was not answered, and how long.
+        hint: Of a silent one: what was not answered, and how long, in words.
         ranks: Ranks of this mesh that ended with a host, or did not answer.
         low, high: When it happened, on the root's monotonic clock, ns: not before ``low`` and not after ``high``. Both
             are equal, except for the end of a process, which is noticed a little later.
@@ -274,7 +274,7 @@ class FailureRecord(Plain, frozen=True):
             case "host":
                 return f"host {self.host or '?'} was lost, and its {counted(len(self.ranks))}"
             case "silent":
-                return f"did not answer {self.hint}"
+                return self.hint
         return self.kind if self.fate is None else str(self.fate)
 
     @property

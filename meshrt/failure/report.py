@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from meshrt.errors import one_line, user_stack
@@ -77,14 +78,19 @@ class _Report:
 
     def _head(self) -> str:
         failed = {(record.mesh_id, rank) for record in self._verdict.records for rank in record.members}
-        words = []
+        found: dict[str, list[float]] = {}
         for mesh in self._incident.meshes:
             ranks = [rank for mesh_id, rank in failed if mesh_id == mesh.mesh_id and rank >= 0]
             if ranks:
                 sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes.items())
                 who = f"{len(ranks)} of {mesh.total} ranks" if mesh.total > 1 else "the only rank"
-                after = self._incident.began - mesh.started
-                words.append(f"{who} of {mesh.name}" + (f" ({sizes}), " if sizes else ", ") + _ago(after))
+                text = f"{who} of {mesh.name}" + (f" ({sizes})" if sizes else "")
+                found.setdefault(text, []).append(self._incident.began - mesh.started)
+        # A singleton that is started again is a mesh of the same name.
+        words = [
+            f"{text}, {_ago(after[0])}" if len(after) == 1 else f"{text}, {len(after)} times"
+            for text, after in found.items()
+        ]
         what = "INTERRUPTED, waiting for" if self._incident.outcome == INTERRUPTED else "FAILED"
         why = f": {self._hang.text}" if self._hang is not None else ""
         return shown(f"meshrt: {what} " + ("; ".join(words) or "in the program") + why, _HEADLINE)
@@ -137,15 +143,16 @@ class _Report:
         ranks: dict[str, set[int]] = {}
         for record in records:
             ranks.setdefault(record.mesh_id, set()).update(record.members)
-        words = []
+        words: Counter[str] = Counter()
         for mesh_id, members in ranks.items():
             if not mesh_id and members == {-1}:
-                words.append(SCRIPT)
+                words[SCRIPT] += 1
                 continue
             mesh = self._incident.mesh(mesh_id)
             name = f" of {mesh.name}" if len(self._incident.meshes) > 1 and mesh.name else ""
-            words.append(_set(mesh, members) + name)
-        return " and ".join(words)
+            words[_set(mesh, members) + name] += 1
+        # Several meshes may have one name: those of a singleton that was made again and again.
+        return " and ".join(word if count == 1 else f"{word} ({count} times)" for word, count in words.items())
 
     # -- who did not fail
 

@@ -7,6 +7,7 @@ failures have come.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -152,7 +153,9 @@ class Failures:
             facts = self._services.mesh(record.mesh_id)
             is_open = _OPEN_JOINED if facts is not None and facts.joined else _OPEN
             new = not self._incidents or now - self._last > is_open
+            earlier = self._of_earlier_incidents(record)
             incident = self._begin() if new else self._incidents[-1]
+            incident.records += tuple(each for each in earlier if each not in incident.records)
             self._last = now
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
                 incident.meshes = (*incident.meshes, _mesh_then(facts)) if facts is not None else incident.meshes
@@ -167,6 +170,21 @@ class Failures:
             self._collect(incident, now)
         elif self._collected:
             self._write_soon()
+
+    def _of_earlier_incidents(self, record: FailureRecord) -> list[FailureRecord]:
+        """Return the failures behind a new one, also if they came long before: a rank may pass an error on late."""
+        found: list[FailureRecord] = []
+        waiting = [record]
+        while waiting and len(found) < _FULL:
+            each = waiting.pop()
+            abouts = [facts.about for facts in each.exceptions()] + [each.because]
+            for about in abouts:
+                incident = None if about is None or not about.failure else self._incident_of(about)
+                other = None if about is None or incident is None else _find(about, incident)
+                if other is not None and other is not record and other not in found:
+                    found.append(other)
+                    waiting.append(other)
+        return found
 
     def _left_behind(self, record: FailureRecord) -> LeftBehind | None:
         """Return what the rank, or a child of it, has written to its error file since the last read."""
@@ -231,6 +249,11 @@ class Failures:
         self._writing = False
         self._write(self._incidents[-1])
 
+    def begin_anew(self) -> None:
+        """What fails from now on is another incident, however soon. Any thread."""
+        with self._changed:
+            self._last = -math.inf
+
     def finish(self) -> None:
         """The program ends: write the failures that have come since the last write, with the outcome `HANDLED`."""
         for incident in tuple(self._incidents):
@@ -248,7 +271,7 @@ class Failures:
     def _collect_last(self, error: BaseException, outcome: str) -> None:
         """Wait for the records of the error that ends the program. Ctrl-C ends this wait only."""
         try:
-            self.collect(error)
+            self.collect(error, interrupted=outcome == INTERRUPTED)
         except KeyboardInterrupt:
             self._note(error, outcome)
             raise
@@ -292,15 +315,20 @@ class Failures:
 
     # -- the script's last words
 
-    def collect(self, error: BaseException) -> None:
-        """Wait for the records of ``error``, before its mesh is stopped. A thread of the script."""
+    def collect(self, error: BaseException, *, interrupted: bool = False) -> None:
+        """Wait for the records of ``error``, before its mesh is stopped. A thread of the script.
+
+        Args:
+            interrupted: The wait was ended by Ctrl-C, and not by a time-out.
+        """
         wanted = list(self._stops.references(error))
         if not wanted:
             return
         for silence in silences(error):
             if silence not in self._silences:
                 self._silences.add(silence)
-                self.own(of_silence(silence, self._name_of(silence.missing[0].mesh_id)))
+                name = self._name_of(silence.missing[0].mesh_id)
+                self.own(of_silence(silence, name, interrupted=interrupted))
 
         def complete() -> bool:
             return (self._collected or not self._incidents) and all(self._is_known(about) for _, about in wanted)
@@ -371,6 +399,8 @@ class Failures:
             if incident is None:
                 return ""
             incident.records = tuple(map(self._with_told, incident.records))
+            if error is None:
+                self._keep_to_unseen(incident)
             incident.outcome = FAILED
             self._write(incident)
             verdict = incident.verdict()
@@ -390,6 +420,16 @@ class Failures:
         """Return the latest incident with a failure that no call has raised. Under the lock."""
         unseen = set(self._services.unseen) - {""}  # failures without a record, or with a record without an id
         return next((each for each in reversed(self._incidents) if any(r.id in unseen for r in each.records)), None)
+
+    def _keep_to_unseen(self, incident: Incident) -> None:
+        """The report is about what no call has raised: what the script was told of is not the root of that."""
+        unseen = set(self._services.unseen)
+        incident.since = time.monotonic_ns()
+        incident.about = tuple(
+            Reference(record.id, record.mesh_id, record.rank)
+            for record in incident.records
+            if record.id in unseen and record.waited_for
+        )
 
     def tell_launcher(self, error: BaseException) -> None:
         """The script ends by an error of its own. A thread of the script."""

@@ -190,7 +190,7 @@ def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
         return f"{who} did not fail; where it was then is not known: {incident.stacks_why or 'it was not asked'}\n"
     # The script may not have waited for it: it waits in a hang, or blocks others.
     waits = incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else Waits()
-    found = MergedStacks(waits.waits, waits.waits_left_out, [stacks])
+    found = MergedStacks(waits.waits, waits.waits_left_out, waits.unread, [stacks])
     lines = "".join(f"  {line}\n" for line in stack_lines(found)[1:])
     role = "did not fail"
     if incident.hang.keeps(mesh.mesh_id, rank):

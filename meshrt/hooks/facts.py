@@ -22,6 +22,7 @@ __all__ = [
     "Gathered",
     "Raised",
     "Unanswered",
+    "UnreadError",
     "Variable",
     "Wait",
     "Workload",
@@ -91,6 +92,8 @@ class ActorState(msgspec.Struct):
     instance: Any = None
     #: The calls of concurrent endpoints that run beside ``call``, by their asyncio task, the oldest first.
     concurrent: Mapping[asyncio.Task[None], EndpointCall] = {}
+    #: The endpoints that have calls whose answers are owed: their response ports have sent none yet.
+    owes: Sequence[str] = ()
 
     @property
     def script(self) -> Mapping[str, object] | None:
@@ -140,8 +143,11 @@ class Wait:
         count: How many have not answered.
         any: The answer of one of them is enough.
         collective: No call is waited for: the ranks have not entered the collective that ``endpoint`` names.
+        port: No call is waited for: the actor has not taken what was sent to its port; without ranks, no message has
+            come to a port of who waits. The rank -1 is the script.
         seconds: How long it had lasted when it was read. Ignored when two readings are compared.
         left: Seconds until its time-out, likewise, on the clock of deadlines; None: it has none, or none that is known.
+        line: Where in the script it is, ``"/home/me/train.py:42"``, likewise; "": not known, or not in the script.
     """
 
     mesh_id: str
@@ -151,8 +157,26 @@ class Wait:
     count: int
     any: bool = False
     collective: bool = False
+    port: bool = False
     seconds: float = field(default=0.0, compare=False)
     left: float | None = field(default=None, compare=False)
+    line: str = field(default="", compare=False)
+
+
+class UnreadError(msgspec.Struct, frozen=True):
+    """An answer that has come to the script, and is an error that nobody has read.
+
+    Attributes:
+        mesh_id, actor, endpoint: What was called.
+        rank: The base rank that has answered.
+        error: Type and message, in a line.
+    """
+
+    mesh_id: str
+    actor: str
+    endpoint: str
+    rank: int
+    error: str
 
 
 class Workload(msgspec.Struct, frozen=True):

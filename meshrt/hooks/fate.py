@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
+from meshrt.errors import (
+    Disconnected,
+    HostLost,
+    LinkLost,
+    MeshError,
+    MeshStopped,
+    ProcessDied,
+    RankPlace,
+    SpawnError,
+    describe_exit,
+)
 from meshrt.hooks.clock import HostClock
 
 __all__ = ["Fate"]
@@ -17,7 +27,8 @@ class Fate:
     """Why a rank (or an actor on it) will not answer any more.
 
     ``kind`` is ``"died"`` (its process ended), ``"unborn"`` (it could not be started), ``"host"`` (its agent ended),
-    ``"stopped"`` (by ``stop()``, or as ``hint`` says) or ``"link"`` (the connection broke, the process lives).
+    ``"stopped"`` (by ``stop()``, or as ``hint`` says), ``"link"`` (the connection broke, the process lives) or
+    ``"program"`` (that of another program has ended, as ``hint`` says).
     """
 
     kind: str
@@ -48,7 +59,7 @@ class Fate:
                 return f"could not be started: {self.hint}"
             case "host":
                 return "was lost with its host agent" + (f" ({self.hint})" if self.hint else "")
-            case "stopped":
+            case "program" | "stopped":
                 return self.hint or "was stopped"
         return "closed its connection"
 
@@ -83,6 +94,9 @@ class Fate:
                 return SpawnError(f"{place} could not be started: {self.hint}")
             case "host":
                 return HostLost(place, hint=self.hint, log_tail=self.log_tail, **common)
+            case "program":
+                call = f"{place.actor}.{endpoint}()"
+                return Disconnected(self.hint, call, may_have_run=may_have_run)
             case "stopped":
                 return MeshStopped(place, **common)
         return LinkLost(place, hint=self.hint, **common)

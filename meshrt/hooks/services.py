@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from meshrt.hooks.facts import ActorState, EndpointCall, Gathered, Wait, Workload
+from meshrt.hooks.facts import ActorState, EndpointCall, Gathered, UnreadError, Wait, Workload
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
@@ -285,6 +285,8 @@ class RootServices(Protocol):
     unseen: deque[str]
     #: The numbers of failures that are none, because the script itself has ended them.
     excused: set[str]
+    #: The errors that have come to the script and that nobody has read, by their numbers.
+    unread: dict[str, UnreadError]
     #: When an error that says that a process has ended was first given out, monotonic ns: (mesh id, base rank, pid).
     told: Mapping[tuple[str, int, int], int]
 

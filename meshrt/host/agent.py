@@ -550,7 +550,8 @@ class Agent:
         self._out_of_memory.look()
         if self._store is not None:
             self._store.tick()
-        self._pulse.tick(tuple(self._children.values()))
+        # An interpreter that ends answers no more, and may take its time.
+        self._pulse.tick([child for child in self._children.values() if child.leaving is None])
         self._later(self._pulse.interval(len(self._children)), self._tick)
 
     def _ping(self, child: Child) -> None:

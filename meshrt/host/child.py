@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from meshrt.hooks.facts import Body
 from meshrt.host.family import join_family
-from meshrt.host.osutil import die_with_parent, forget_bytes, set_name
+from meshrt.host.osutil import die_with_parent, forget_bytes, set_command_line, set_name
 from meshrt.host.output import Log, Stream
+from meshrt.selection import Extent
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.directories import ERROR_FILE, error_path
 from meshrt.transport.link import Link
@@ -228,6 +229,19 @@ def keep_only(descriptors: set[int]) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
+def _coordinates(birth: Birth) -> str:
+    if not birth.labels:
+        return ""
+    extent = Extent(birth.labels, birth.sizes)
+    return f" ({', '.join(f'{label}={index}' for label, index in extent.point(birth.rank).items())})"
+
+
+def _script(birth: Birth) -> str:
+    # Its arguments may have secrets in them, and everybody may read this.
+    name = os.path.basename(birth.argv[0]) if birth.argv else ""
+    return {"": "a Python prompt", "-c": "python -c"}.get(name, name)
+
+
 def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbing], None]) -> None:
     """Turn this freshly forked process into a rank and run it; never returns.
 
@@ -264,6 +278,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         os.environ[ERROR_FILE] = str(error_path(birth.run_directory, birth.mesh_name, birth.mesh_id, birth.rank))
         os.environ.update(birth.env)
         set_name(f"mesh:{birth.mesh_name[:5]}:{birth.rank}")
+        set_command_line(f"meshrt: {birth.mesh_name} rank {birth.rank}{_coordinates(birth)} of {_script(birth)}")
         main(birth, plumbing)
         code = 0
     except SystemExit as error:

@@ -26,6 +26,7 @@ __all__ = [
     "outlive_parent",
     "raise_file_limit",
     "resident_bytes",
+    "set_command_line",
     "set_name",
     "set_subreaper",
     "status_of",
@@ -73,6 +74,18 @@ def set_name(name: str) -> None:
     """Set the name that ps and top show (15 bytes)."""
     with contextlib.suppress(OSError):
         _prctl(_PR_SET_NAME, name.encode()[:15])
+
+
+def set_command_line(text: str) -> None:
+    """Replace the command line that ``ps`` shows, in the memory where the kernel reads it; a longer text is cut.
+
+    Source: proc(5), ``arg_start`` and ``arg_end`` in ``/proc/[pid]/stat``.
+    """
+    with contextlib.suppress(OSError):
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        start, end = int(fields[45]), int(fields[46])
+        if 0 < start < end:
+            ctypes.memmove(start, text.encode()[: end - start - 1].ljust(end - start, b"\0"), end - start)
 
 
 def raise_file_limit() -> int:

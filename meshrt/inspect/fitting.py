@@ -44,7 +44,7 @@ _KINDS: tuple[Kind, ...] = ("actor", "task", "thread")
 
 def fitted(meshes: Mapping[str, MeshStacks], waits: Waits) -> MergedStacks:
     """Return the answers of all meshes, and ``waits`` from the same budget."""
-    left = BUDGET - _size(MergedStacks(waits.waits, waits.waits_left_out)) - 2 * _LIST
+    left = BUDGET - _size(MergedStacks(waits.waits, waits.waits_left_out, waits.unread)) - 2 * _LIST
     writers: list[_Writer] = []
     for mesh_id, mesh in meshes.items():
         writer = _Writer(mesh_id, mesh)
@@ -63,7 +63,7 @@ def fitted(meshes: Mapping[str, MeshStacks], waits: Waits) -> MergedStacks:
             left -= offer
             heapq.heappush(turns, (used + offer, number))
     written = [msgspec.structs.replace(writer.mesh, left_out=writer.left_out) for writer in writers]
-    return MergedStacks(waits.waits, waits.waits_left_out, written, len(meshes) - len(written))
+    return MergedStacks(waits.waits, waits.waits_left_out, waits.unread, written, len(meshes) - len(written))
 
 
 class _Writer:

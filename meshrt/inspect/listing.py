@@ -128,10 +128,12 @@ def status_of(targets: Targets, services: RootServices, *, own: int) -> ProgramS
     sources = program_of(services).sources
     waits = sources.activity.waits()
     waits.script(services.script_waits())
-    told = waits_of(waits, {mesh.mesh_id: mesh.name for mesh in targets.meshes()})
+    names = {mesh.mesh_id: mesh.name for mesh in targets.meshes()}
+    told = waits_of(waits, names, unread=tuple(services.unread.values()))
     return ProgramStatus(
         told.waits,
         told.waits_left_out,
+        told.unread,
         meshes=meshes,
         groups=groups,
         terminals=sources.terminals(),

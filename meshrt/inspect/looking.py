@@ -95,6 +95,7 @@ class Looking:
         for group in await gather_all(self._services, asked_for, operation, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
         stacks.waits.script(self._services.script_waits())
+        stacks.unread = tuple(self._services.unread.values())
         return stacks.answer()
 
     async def _printing(self, client: ToolClient, asked: FindOutput) -> Outputs:

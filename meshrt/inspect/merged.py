@@ -133,11 +133,14 @@ class CallWait(Party, frozen=True):
         endpoint: Of the call; or the collective, as ``"all_reduce #12 of dp"``.
         any: The next answer ends the wait.
         collective: It is waited until these ranks enter a collective.
+        port: Of ``send``: it is waited until they, or the script (no ranks), take what was sent to their port. Of
+            ``recv``: until a message comes.
     """
 
     endpoint: str
     any: bool
     collective: bool
+    port: bool
 
 
 class ChainEnd(Data, frozen=True):
@@ -156,6 +159,7 @@ class WaitChain(Data, frozen=True):
         mismatch: ``ends`` are in different collectives of one group, and none of these ends.
         since: For how many seconds all of these waits have lasted.
         left: Seconds until the first time-out in it ends it; None: no time-out is known.
+        lines: Where in the script it waits, ``"/home/me/train.py:42"``.
         alike: Those that wait in the same way for others of the same actor.
         path: The calls that are waited for at each step.
         path_left_out: Number of further steps.
@@ -173,13 +177,23 @@ class WaitChain(Data, frozen=True):
     path_left_out: int
     state: str
     ends: Sequence[ChainEnd]
+    lines: Sequence[str] = ()
+
+
+class Unread(Party, frozen=True):
+    """Errors of one endpoint that have come to the script and that nobody has read; ``text``: all of it in one line."""
+
+    endpoint: str
+    error: str
+    text: str
 
 
 class Waits(Data, frozen=True):
-    """Who waits for whom; ``waits_left_out``: number of further chains."""
+    """Who waits for whom, and which errors the script has not read; ``waits_left_out``: number of further chains."""
 
     waits: Sequence[WaitChain] = ()
     waits_left_out: int = 0
+    unread: Sequence[Unread] = ()
 
 
 class MergedStacks(Waits, frozen=True):

@@ -141,12 +141,12 @@ def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram
     ended = ended_run(wanted)
     if ended is not None:
         return NoProgram(f"program {ended.name.rpartition('-')[2]} has ended; {_afterwards(ended)}", found)
-    running = "; ".join(map(describe, found)) or "none runs"
+    running = "; ".join(map(describe, found)) or "none is running"
     if found:
         running = f"name one by its id or its pid: {running}"
     what = f"process {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
     rank = f" (a rank is --ranks {wanted})" if ranks and wanted.isdigit() and len(wanted) < 5 else ""
-    return NoProgram(f"{what} is no meshrt program of this user{rank}; {running}", found)
+    return NoProgram(f"{what} is not a meshrt program of this user{rank}; {running}", found)
 
 
 def _afterwards(run: Path) -> str:

@@ -135,7 +135,7 @@ class Sampler:
                 own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
             in_user_code = bool(own.stack)
         if not own.endpoint and not in_user_code:
-            own.state, own.waits = IDLE, ""
+            own.state, own.waits = IDLE, f"owes the answer of {_calls(actor.owes)}" if actor.owes else ""
             own.stack = own.stack if verbose else []
         for task in tasks:
             stack = entries_of(task.stack, verbose=verbose)[0]
@@ -143,6 +143,10 @@ class Sampler:
                 endpoint = _endpoint(actor, task)
                 samples.append(Sample(task.name, "task", actor.name, endpoint, BLOCKED, stack, task.mark, task.awaits))
         return [own, *samples]
+
+
+def _calls(endpoints: Sequence[str]) -> str:
+    return " and ".join(f"{name}()" for name in endpoints)
 
 
 def _lives(loop: AbstractEventLoop | None) -> TypeGuard[AbstractEventLoop]:

@@ -69,7 +69,7 @@ def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) 
             everybody = found.union(mismatch.keys)
             return Standstill(MISMATCH, words.mismatch(mismatch), _by_mesh(mismatch.keys), _by_mesh(everybody))
     chains = graph.chains(found.__contains__)
-    cycles = [chain for chain in chains if chain.cycle and chain.seconds >= CERTAIN_SECONDS]
+    cycles = [chain for chain in chains if chain.cycle and not chain.has_port and chain.seconds >= CERTAIN_SECONDS]
     if cycles:
         ranks = [key for chain in cycles for key in {*members_of(chain), *chain.alike}]
         return Standstill(CYCLE, words.cycles(cycles), _by_mesh(ranks), _by_mesh(found))

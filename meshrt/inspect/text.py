@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from meshrt.inspect.merged import MergedFrame, MergedMesh, MergedStacks, RankClass, RankSet, StackNode, StackTree
 from meshrt.inspect.shortening import short_path
-from meshrt.inspect.waittext import wait_lines
+from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
@@ -54,6 +54,7 @@ def render_stacks(
             others as tasks: those that are at the same place are left out.
     """
     lines = [line for mesh in stacks.meshes for line in _Mesh(mesh, source, once=once).lines()]
+    lines += unread_lines(stacks)
     waits = wait_lines(stacks)
     if waits:
         lines += ["who waits for whom", *(f"  {line}" for line in waits)]
@@ -188,7 +189,7 @@ def _about(leaf: RankClass) -> str:
     if leaf.state == BLOCKED and leaf.since:
         words += f" {_span(_duration, leaf.since)}"
     if leaf.holder:
-        words += f" in {leaf.holder}"
+        words += f", {leaf.holder}" if leaf.state == IDLE else f" in {leaf.holder}"
     if leaf.state == RUNNING and leaf.cpu and leaf.cpu[1] > 0:
         words += f", {_span(_percent, leaf.cpu)} CPU"
     return f"{words} <{leaf.source}>" if leaf.source else words

@@ -10,7 +10,7 @@ import msgspec
 
 from meshrt.collectives.facts import WorldFacts
 from meshrt.collectives.late import add_collectives
-from meshrt.hooks.facts import Answered, Unanswered
+from meshrt.hooks.facts import Answered, Unanswered, UnreadError
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of
 from meshrt.inspect.fitting import fitted
@@ -56,6 +56,8 @@ class Stacks:
         self._actors = actors
         self.meshes: dict[str, MeshStacks] = {}
         self.waits = WaitGraph() if waits is None else waits
+        #: Errors that the script has not read.
+        self.unread: Sequence[UnreadError] = ()
         self._instead: dict[Key, Record] = {}
         self._worlds: dict[str, dict[int, WorldFacts]] = {}
 
@@ -169,7 +171,8 @@ class Stacks:
 
         # Include ranks that are not asked, if waits lead to them: what blocks the others may be there.
         shown = reached(self.waits, filter(self._is_asked, self.waits.nodes)) | {SCRIPT}
-        return fitted(self.meshes, Waits() if self._thread else waits_of(self.waits, names, shown.__contains__))
+        waits = Waits() if self._thread else waits_of(self.waits, names, shown.__contains__, self.unread)
+        return fitted(self.meshes, waits)
 
     def standstill(self, keys: Iterable[Key]) -> Standstill | None:
         """Return what blocks actors of ranks that do not answer, as far as the answers show it."""

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from meshrt.hooks.facts import Wait
-from meshrt.inspect.merged import CallWait, ChainEnd, Party, WaitChain, Waits
+from meshrt.hooks.facts import UnreadError, Wait
+from meshrt.inspect.merged import CallWait, ChainEnd, Party, Unread, WaitChain, Waits
 from meshrt.inspect.records import Record
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
-from meshrt.program.waits import CERTAIN_SECONDS, SCRIPT, Chain, Key, Mismatch, WaitGraph
+from meshrt.program.waits import CERTAIN_SECONDS, SCRIPT, Chain, Key, Mismatch, WaitGraph, targets_of
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
-__all__ = ["doing", "wait_lines", "waits_of"]
+__all__ = ["doing", "unread_lines", "wait_lines", "waits_of"]
 
 #: Most chains in an answer, and most steps of one: a ring may be as long as a mesh is large, and a message has a limit.
 _MOST = 20
 _PATH = 32
+#: Most errors that nobody has read: the latest ones.
+_UNREAD = 5
 #: Most steps of one chain in a line.
 _STEPS = 4
-#: Most ends of one chain in a line.
+#: Most ends of one chain, and most lines of code, in a line.
 _ENDS = 3
 
 
@@ -32,7 +34,7 @@ def doing(record: Record) -> str:
         frame = shown[own_index([frame.file for frame in shown])]
         at = f" at {short_path(frame.file)}:{frame.line}, in {frame.function}"
     if record.state == IDLE:
-        return "waiting for messages"
+        return "waiting for messages" + (f": it {record.holder}" if record.holder else "")
     if record.state == RUNNING:
         return f"running {record.endpoint}()" if record.endpoint else RUNNING
     if record.state == STOPPED:
@@ -42,12 +44,18 @@ def doing(record: Record) -> str:
     return f"blocked in {record.holder}{at}" if record.holder else f"blocked{at}"
 
 
-def waits_of(graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], bool] = lambda key: True) -> Waits:
+def waits_of(
+    graph: WaitGraph,
+    names: Mapping[str, str],
+    shown: Callable[[Key], bool] = lambda key: True,
+    unread: Iterable[UnreadError] = (),
+) -> Waits:
     """Return the waits.
 
     Args:
         names: The names of meshes, by id.
         shown: As in `WaitGraph.chains`.
+        unread: Errors that the script has not read.
     """
     chains = graph.chains(shown)
     words = _Words(chains, names)
@@ -64,12 +72,13 @@ def waits_of(graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], 
             path_left_out=max(0, len(chain.steps) - _PATH),
             state=chain.state,
             ends=[ChainEnd(text, sorted(ranks)) for text, ranks in chain.ends.items()],
+            lines=chain.lines,
         )
         for chain in chains[:_MOST]
     ]
     different = [_mismatch(each) for each in graph.mismatches if any(map(shown, each.keys))]
     found = [*different, *told]
-    return Waits(found[:_MOST], max(0, len(different) + len(chains) - _MOST))
+    return Waits(found[:_MOST], max(0, len(different) + len(chains) - _MOST), _unread(unread, names))
 
 
 def wait_lines(found: Waits, most: int = _MOST) -> list[str]:
@@ -81,6 +90,23 @@ def wait_lines(found: Waits, most: int = _MOST) -> list[str]:
     lines = [wait.text for wait in found.waits]
     more = found.waits_left_out + len(lines[most:])
     return [*lines[:most], f"... {more} more"] if more else lines
+
+
+def unread_lines(found: Waits) -> list[str]:
+    """Return a line for each error that nobody has read."""
+    return [each.text for each in found.unread]
+
+
+def _unread(errors: Iterable[UnreadError], names: Mapping[str, str]) -> list[Unread]:
+    found: dict[tuple[str, str, str, str], list[int]] = {}
+    for each in errors:
+        found.setdefault((each.mesh_id, each.actor, each.endpoint, each.error), []).append(each.rank)
+    told = []
+    for (mesh_id, actor, endpoint, error), ranks in list(found.items())[-_UNREAD:]:
+        where = f"{names.get(mesh_id) or mesh_id} {_named(fold_ranks(ranks), len(ranks))}"
+        text = f"an error that nobody has read: {actor}.{endpoint}() raised on {where}: {error}"
+        told.append(Unread(mesh_id, actor, sorted(ranks), len(ranks), endpoint, error, text))
+    return told
 
 
 def _parties(keys: Iterable[Key]) -> list[Party]:
@@ -108,8 +134,8 @@ def _mismatch(found: Mismatch) -> WaitChain:
 
 
 def _call(wait: Wait) -> CallWait:
-    ranks = sorted(wait.ranks)
-    return CallWait(wait.mesh_id, wait.actor, ranks, wait.count, wait.endpoint, wait.any, wait.collective)
+    ranks = sorted(rank for rank in wait.ranks if rank != SCRIPT[1])
+    return CallWait(wait.mesh_id, wait.actor, ranks, wait.count, wait.endpoint, wait.any, wait.collective, wait.port)
 
 
 def _ranks(ranks: Iterable[int]) -> str:
@@ -128,7 +154,8 @@ class _Words:
     def line(self, chain: Chain) -> str:
         """Return the line of a chain."""
         words = [
-            f"{self._who(chain.heads)} {'waits' if len(chain.heads) == 1 else 'wait'} for {self._of(chain.steps[0])}"
+            f"{self._who(chain.heads)}{_at(chain)} {'waits' if len(chain.heads) == 1 else 'wait'} "
+            f"for {self._of(chain.steps[0])}"
         ]
         steps = chain.steps[1:]
         if len(steps) >= _STEPS:
@@ -139,10 +166,11 @@ class _Words:
         words += [f"which waits for {self._of(step)}" for step in steps]
         text = ", ".join(words)
         if chain.cycle:
-            return (
-                f"{text}: a cycle{_for(chain.seconds)}{_until(chain.left)}{self._others(chain, 'in a cycle like it')}"
-            )
-        return f"{text}{_ending(chain)}{self._others(chain, 'alike')}"
+            port = ", unless another thread takes from the port" if chain.has_port else ""
+            text = f"{text}: a cycle{_for(chain.seconds)}{port}{_until(chain.left)}"
+            return f"{text}{self._others(chain, 'in a cycle like it')}"
+        duration = _for(chain.seconds) if chain.heads == [SCRIPT] and chain.seconds >= CERTAIN_SECONDS else ""
+        return f"{text}{_ending(chain)}{self._others(chain, 'alike')}{duration}"
 
     def _who(self, keys: Sequence[Key]) -> str:
         if keys[0] == SCRIPT:
@@ -154,12 +182,22 @@ class _Words:
         return " and ".join(map(self._call, step))
 
     def _call(self, wait: Wait) -> str:
+        if wait.port:
+            return self._port(wait)
         more = wait.count - len(wait.ranks)
         whose = _named(fold_ranks(wait.ranks), wait.count) + (f" and {more} more" if more else "")
         if wait.collective:
             return f"{whose} to enter {wait.endpoint}"
         call = f"{self._label(wait.mesh_id, wait.actor)}.{wait.endpoint}()"
         return f"the next {call} of {whose}" if wait.any and wait.count > 1 else f"{call} of {whose}"
+
+    def _port(self, wait: Wait) -> str:
+        if not wait.ranks:
+            return "a message to a port"
+        if next(targets_of(wait)) == SCRIPT:
+            return "the script to take messages from its port"
+        label = f"{self._label(wait.mesh_id, wait.actor)} " if wait.actor else ""
+        return f"{label}{_named(fold_ranks(wait.ranks), wait.count)} to take messages from its port"
 
     def _label(self, mesh_id: str, actor: str) -> str:
         if [other for _, other in self._actors].count(actor) == 1:
@@ -175,6 +213,11 @@ class _Words:
 
 def _named(ranks: str, count: int) -> str:
     return f"{'rank' if count == 1 else 'ranks'} {ranks}"
+
+
+def _at(chain: Chain) -> str:
+    shown = [*chain.lines[:_ENDS], *(["..."] if len(chain.lines) > _ENDS else [])]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _for(seconds: float) -> str:

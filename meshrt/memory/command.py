@@ -185,7 +185,7 @@ def _first(connection: Connection, given: Arguments, *, in_shell: bool) -> Docum
         if given["taken"] and given["taken"] == given["actor"]:
             raise UsageError(f"--vars {given['taken']}: no variable ({_VARIABLES}), no program; {error}") from error
         if in_shell and not given["named"] and given["actor"] in given["words"]:
-            raise UsageError(f"no meshrt program {given['actor']!r} runs, and {error}") from error
+            raise UsageError(f"no meshrt program {given['actor']!r} is running, and {error}") from error
         raise
     if given["holders"] and not document.references:
         raise UsageError(f"no reference has a name that begins with {given['holders']!r}; --refs shows all")

@@ -49,8 +49,8 @@ def hides(chain: tuple[type, ...]) -> str:
         if _made_by_c(base) and not _shows(base):
             module = module_name(base)
             if module.partition(".")[0] not in sys.stdlib_module_names:
-                return f"{module.partition('.')[0]} objects do not tell all"
-            return f"{module.lstrip('_')}.{_name(base)} objects do not tell all"
+                return f"lower bound: {module.partition('.')[0]} hides part of its memory"
+            return f"lower bound: {module.lstrip('_')}.{_name(base)} hides part of its memory"
     return ""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshrt.escapes import escaped_line
 from meshrt.memory.devices import device_names, kept_on_devices
@@ -35,6 +36,9 @@ __all__ = ["render"]
 #: With more ranks than these, ranks that are alike are folded.
 _FOLD_ABOVE = 8
 _NAMES_MAX = 60
+#: Elements of one container that are alike from which on one stands for all; and the end of the name of an element.
+_ALIKE = 4
+_ELEMENT = re.compile(r"\[[^\[\]]*\]$")
 #: Growth by which ranks, and sizes of one variable, may differ and still be alike; bytes.
 _RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
 
@@ -56,12 +60,18 @@ _MEASURES: tuple[tuple[Callable[[RankRow], int], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A row of the table of variables; ``sizes``: those that it covers, which are close."""
+    """A row of the table of variables.
+
+    Attributes:
+        sizes: Those that it covers, which are close.
+        more: How many further elements of the same container it stands for.
+    """
 
     variable: VariableRow
     size: SizeRow
     ranks: Sequence[int]
     sizes: Sequence[SizeRow]
+    more: int = 0
 
     @property
     def growth(self) -> int:
@@ -198,6 +208,7 @@ def _devices(rows: Sequence[RankRow], look: Look) -> str:
 def _variables(document: Document, variables: Sequence[VariableRow], look: Look) -> list[str]:
     every = look.by == "rank"
     rows = [shown for row in variables for shown in _sizes(row, every=every)]
+    rows = rows if every else _without_equal_elements(rows)
     keys: dict[str, Callable[[_Shown], Ordered]] = {
         "size": lambda row: row.size.likely,
         "growth": lambda row: row.growth,
@@ -213,7 +224,7 @@ def _variables(document: Document, variables: Sequence[VariableRow], look: Look)
 
     several = len({row.variable.actor for row in rows if row.variable.mesh_id}) > 1  # the column of ranks has scripts
     columns: list[Column[_Shown]] = [
-        Column("VARIABLE", lambda row: row.variable.where),
+        Column("VARIABLE", lambda row: row.variable.where + (f" (+{row.more} alike)" if row.more else "")),
         Column("ACTOR", lambda row: row.variable.actor, several),
         Column("TYPE", lambda row: row.variable.type),
         Column("SHAPE", _shape),
@@ -261,6 +272,28 @@ def _sizes(row: VariableRow, *, every: bool) -> list[_Shown]:
         for near in alike(members, *measures):
             ranks = sorted(rank for size in near for rank in size.ranks)
             shown.append(_Shown(row, min(near, key=lambda size: size.bytes), ranks, near))
+    return shown
+
+
+def _without_equal_elements(rows: Sequence[_Shown]) -> list[_Shown]:
+    """Return the rows with many elements of one container as one row, if nothing but their names differs."""
+    same: dict[Hashable, list[_Shown]] = {}
+    for row in rows:
+        variable, size = row.variable, row.size
+        element = _ELEMENT.search(variable.where)
+        named = variable.where if element is None else variable.where[: element.start()]
+        key = (
+            *(named, element is None, variable.mesh_id, variable.actor, variable.type, tuple(row.ranks)),
+            *(_shape(row), len(row.sizes), size.bytes, size.likely, size.exact, growth_of(size, "growth")),
+            *(growth_of(size, "grown"), _remark(size)),
+        )
+        same.setdefault(key, []).append(row)
+    shown: list[_Shown] = []
+    for members in same.values():
+        if len(members) < _ALIKE:
+            shown += members
+        else:
+            shown.append(replace(members[0], more=len(members) - 1))
     return shown
 
 

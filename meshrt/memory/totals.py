@@ -101,9 +101,9 @@ def _ended_references(document: Document) -> list[str]:
 
 def _variables_totals(document: Document, told: TotalsOfVariables, shown: Callable[[int], str]) -> list[str]:
     shared = f"{shown(told.shmem)} mapped shared memory, " if told.shmem else ""
-    bound, rest = ("", "") if told.exact else (">= ", "at most ")
+    bound, rest = ("", "") if told.exact else (">= ", "up to ")
     # Bytes that were not counted may be in a variable: the text must not send the user elsewhere.
-    nowhere = "what no variable reaches" if told.exact else "what of the variables with >= was not counted (--exact)"
+    nowhere = "what no variable reaches" if told.exact else "and what --exact would count"
     lines = []
     if told.ranks and document.opened:
         lines = [f"{document.opened} of {counted(told.ranks)}: {bound}{shown(told.unique)} summed over ranks"]
@@ -111,8 +111,8 @@ def _variables_totals(document: Document, told: TotalsOfVariables, shown: Callab
         lines = [
             f"variables of {counted(told.ranks)}: {bound}{shown(told.unique)}, each byte once "
             f"({bound}{shown(told.total)} summed over variables)",
-            f"not explained: {rest}{shown(told.unexplained)} of {shown(told.rss)} RSS: the interpreter, modules, "
-            f"{nowhere}; known: {shown(told.file)} files and libraries, {shown(told.malloc_free)} "
+            f"not attributed to variables: {rest}{shown(told.unexplained)} of {shown(told.rss)} RSS: the interpreter, "
+            f"modules, {nowhere}; known: {shown(told.file)} files and libraries, {shown(told.malloc_free)} "
             f"free in malloc, {shared}variables",
         ]
     return [*lines, *_of_script(document, document.opened or "variables", shown), *_without(document)]

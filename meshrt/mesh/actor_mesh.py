@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Generator
-from typing import Any, Generic, Never, Self, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
 from meshrt.actor.errors import why_ended
 from meshrt.errors import UsageError
-from meshrt.mesh.call import MeshCall, OneCall, StreamCall, broadcast, send_call, send_stop
+from meshrt.mesh.by_rank import arguments_by_rank, first_block, send_block
+from meshrt.mesh.call import MeshCall, OneCall, StreamCall
 from meshrt.mesh.future import Future
 from meshrt.mesh.room import positions_with_room, wait_ready
+from meshrt.mesh.sending import C, broadcast, send_call, send_rows, send_stop
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import MeshTrait, Shape
-from meshrt.transport.process import current_runtime
+from meshrt.transport.driver import Driver
+from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.transport.threads import on_event_loop
 from meshrt.wire.addresses import MeshAddress
 
-__all__ = ["ActorMesh", "Endpoint", "reserved_names"]
+if TYPE_CHECKING:
+    from meshrt.mesh.call_options import CallOptions
+
+__all__ = ["ActorMesh", "Endpoint"]
 
 A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Endpoint:
+class Endpoint(Generic[P, R]):
     """One endpoint of an actor mesh. Arguments are checked and pickled in the call itself, then it returns.
 
     Where a rank does not take its messages, a call waits until it does, or until little is queued. On an event loop,
     which must not wait, it raises MeshBusy when much is queued: see `wait_ready`.
     """
 
-    __slots__ = ("_spec", "_target")
+    __slots__ = ("_options", "_spec", "_target")
 
-    def __init__(self, target: Target, spec: EndpointSpec) -> None:
+    def __init__(self, target: Target, spec: EndpointSpec, options: CallOptions | None = None) -> None:
         self._target = target
         self._spec = spec
+        self._options = options
 
-    def call(self, *args: object, **kwargs: object) -> Future[ValueMesh[Any]]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Future[ValueMesh[R]]:
         """Call it on every rank.
 
         Returns:
@@ -47,43 +57,121 @@ class Endpoint:
             ArgumentNotSerializable: An argument cannot be pickled.
             MeshBusy: On an event loop, and too much waits already to be sent to a rank. It was sent to no rank.
         """
-        self._spec.check(args, kwargs)
-        future: MeshCall = send_call(self._target, self._spec.name, args, kwargs, MeshCall)
+        future: MeshCall = self._send(self._target, args, kwargs, MeshCall)
         return future
 
-    def call_one(self, *args: object, **kwargs: object) -> Future[Any]:
+    def call_one(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Call it on the only rank of this mesh. Raises ValueError if there are more; else as `call`."""
-        self._spec.check(args, kwargs)
         count = len(self._target.shape)
         if count != 1:
             raise ValueError(
                 f"call_one requires exactly 1 rank, but {self._target.name} has {count} ({self._target.shape}): "
                 "slice it to one, or use call() or choose()"
             )
-        future: OneCall = send_call(self._target, self._spec.name, args, kwargs, OneCall)
+        future: OneCall = self._send(self._target, args, kwargs, OneCall)
         return future
 
-    def choose(self, *args: object, **kwargs: object) -> Future[Any]:
+    def choose(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Call it on one rank, chosen at random among those that do not raise MeshBusy; else as `call`."""
-        self._spec.check(args, kwargs)
-        driver = current_runtime().driver
+        driver = self._target.runtime().driver
         if driver.full:
             position = random.choice(positions_with_room(self._target, driver))
         else:
             position = random.randrange(len(self._target.shape))
         target = self._target.one(position)
-        future: OneCall = send_call(target, self._spec.name, args, kwargs, OneCall)
+        future: OneCall = self._send(target, args, kwargs, OneCall)
         return future
 
-    def stream(self, *args: object, **kwargs: object) -> StreamCall[Any]:
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> StreamCall[R]:
         """Call it on every rank; iterate over futures in order of arrival. Else as `call`."""
-        self._spec.check(args, kwargs)
-        stream: StreamCall[Any] = send_call(self._target, self._spec.name, args, kwargs, StreamCall)
+        stream: StreamCall[R] = self._send(self._target, args, kwargs, StreamCall)
         return stream
 
-    def broadcast(self, *args: object, **kwargs: object) -> None:
+    def map(self, *columns: Iterable[object], **kwargs: object) -> Future[ValueMesh[R]]:
+        """Call it on every rank, with arguments of its own for each: ``trainers.step.map(batches)``.
+
+        Args:
+            *columns: For each positional argument the values of all ranks: in rank order, or a `ValueMesh`.
+            **kwargs: The same for all ranks.
+        Returns:
+            As `call`.
+        Raises:
+            UsageError: There is not one value for each rank.
+            TypeError, ArgumentNotSerializable, MeshBusy: As `call`. It was sent to no rank.
+        """
+        rows = arguments_by_rank(self._target, self._spec.name, columns)
+        for row in rows:
+            self._spec.check(row, kwargs)
+        future: MeshCall
+        if self._options is None:
+            future = send_rows(self._target, self._spec.name, rows, kwargs, MeshCall)
+        else:
+            future = self._options.send(send_rows, self._target, self._spec.name, rows, kwargs, MeshCall)
+        return future
+
+    def reduce(self, function: Callable[[R, R], R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Call it on every rank and combine the values on the ranks: ``trainers.gradient.reduce(numpy.add).get()``.
+
+        For large values: each rank sends one, to another rank, and one value comes back, after log2(ranks) steps.
+        `ValueMesh.reduce` has all values sent to the caller.
+
+        Args:
+            function: ``function(left, right)`` combines two values. It runs on the ranks, in their order.
+            *args, **kwargs: Those of the endpoint. Ranks pass them on to each other.
+        Returns:
+            A future of the combined value. It fails with the error of the first rank; where another rank has failed,
+            that error has the other one as its ``exception``.
+        Raises:
+            TypeError, ArgumentNotSerializable, MeshBusy: As `call`.
+        """
+        self._spec.check(args, kwargs)
+        if self._spec.is_ported:
+            raise UsageError(f"{self._spec.name}() answers by a port: its values cannot be reduced on the ranks")
+        block = first_block(self._target, self._spec.name, function)
+        if self._options is None:
+            return send_block(block, args, kwargs, self._target)
+
+        def send(*call: Any) -> OneCall:
+            return send_block(block, call[2], call[3], self._target)
+
+        future: OneCall = self._options.send(send, self._target, self._spec.name, args, kwargs, OneCall)
+        return future
+
+    def options(self, *, timeout: float | None = None, limit: int | None = None) -> Endpoint[P, R]:
+        """Return this endpoint with options for all calls that are made through the object that is returned.
+
+        Args:
+            timeout: Seconds, > 0. A call that is not answered by then is cancelled and fails with CallTimeout. Time
+                during which a user holds a rank at a breakpoint does not count.
+            limit: How many calls may be unanswered at a time. A thread waits in the next call; on an event loop, it
+                raises LimitReached: ``await endpoint.wait_ready()`` before it waits.
+        Raises:
+            UsageError: One of them is invalid.
+        """
+        from meshrt.mesh.call_options import CallOptions  # start-up: few programs need it
+
+        return Endpoint(self._target, self._spec, CallOptions(timeout, limit))
+
+    def _send(
+        self,
+        target: Target,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        kind: Callable[[Driver, Target, str], C],
+    ) -> C:
+        self._spec.check(args, kwargs)
+        if self._options is None:
+            return send_call(target, self._spec.name, args, kwargs, kind)
+        return self._options.send(send_call, target, self._spec.name, args, kwargs, kind)
+
+    def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call it on every rank without answers; an exception is reported on the program's terminal."""
         self._spec.check(args, kwargs)
+        if self._options is not None:
+            raise UsageError(
+                f"{self._target.name}.{self._spec.name}.options(...).broadcast(): a broadcast is not answered, so "
+                "no option applies to it; use call()"
+            )
         broadcast(self._target, self._spec.name, args, kwargs)
 
     async def wait_ready(self) -> None:
@@ -92,14 +180,18 @@ class Endpoint:
         The call behind it, without an ``await`` between the two, does not raise MeshBusy. Tasks are let through in the
         order in which they came.
         """
+        if self._options is not None:
+            await self._options.wait_ready(self._target.runtime().driver)
         await wait_ready(self._target, self._spec.name)
 
-    def __call__(self, *args: object, **kwargs: object) -> Never:
-        name = f"{self._target.name}.{self._spec.name}"
-        raise TypeError(
-            f"{name} is an endpoint of a mesh: use {name}.call(...), .call_one(...), .choose(...), .stream(...) "
-            "or .broadcast(...)"
-        )
+    if not TYPE_CHECKING:  # for type checkers it cannot be called
+
+        def __call__(self, *args: object, **kwargs: object) -> Never:
+            name = f"{self._target.name}.{self._spec.name}"
+            raise TypeError(
+                f"{name} is an endpoint of a mesh: use {name}.call(...), .call_one(...), .choose(...), .stream(...) "
+                "or .broadcast(...)"
+            )
 
     def __repr__(self) -> str:
         return f"<endpoint {self._target.name}.{self._spec.name}{self._spec.signature} on {self._target.shape}>"
@@ -118,9 +210,7 @@ class ActorMesh(MeshTrait, Generic[A]):
         return self._target.shape
 
     def _with_shape(self, shape: Shape) -> Self:
-        target = self._target
-        view = Target(target.mesh_id, target.name, target.address, shape, target.whole, target._about)
-        return type(self)(self._class, view, self._init)
+        return type(self)(self._class, self._target.view_of(shape), self._init)
 
     @property
     def name(self) -> str:
@@ -167,14 +257,34 @@ class ActorMesh(MeshTrait, Generic[A]):
     async def __aexit__(self, _kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
         await send_stop(self._target, why_ended(error))
 
-    def __getattr__(self, name: str) -> Endpoint:
-        if name.startswith("_"):
-            raise AttributeError(name)
+    @overload
+    def endpoint(self, which: str) -> Endpoint[..., Any]: ...
+
+    @overload
+    def endpoint(self, which: Endpoint[P, R]) -> Endpoint[P, R]: ...
+
+    def endpoint(self, which: Any) -> Endpoint[..., Any]:
+        """Return an endpoint, also one whose name is that of an attribute of the mesh, such as ``get``.
+
+        Args:
+            which: Its name; or, with the types of the endpoint, the method of the class: ``store.endpoint(Store.get)``.
+        Raises:
+            AttributeError: The actor has no endpoint of this name, and nothing similar.
+            NotAnEndpointError: It is a method, or data, of the actor.
+        """
+        name = getattr(which, "__name__", str(which))
         spec = endpoints_of(self._class).get(name)
         if spec is None:
             raise explain_missing(self._class, name)
-        found = self.__dict__[name] = Endpoint(self._target, spec)
-        return found
+        return Endpoint(self._target.urgent() if spec.is_urgent else self._target, spec)
+
+    if not TYPE_CHECKING:  # type checkers know the endpoints of a class: see `meshrt.mesh.typed`
+
+        def __getattr__(self, name: str) -> Endpoint[..., Any]:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            found = self.__dict__[name] = self.endpoint(name)
+            return found
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *endpoints_of(self._class)})
@@ -188,6 +298,7 @@ class ActorMesh(MeshTrait, Generic[A]):
             target.address,
             target.shape,
             target.whole,
+            _program_of(target),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -207,10 +318,19 @@ def _unknown(_mesh_id: str, _rank: int) -> tuple[str, int]:
     return "", 0
 
 
-def _received(cls: type[A], mesh_id: str, name: str, address: MeshAddress, shape: Shape, whole: Shape) -> ActorMesh[A]:
-    return ActorMesh(cls, Target(mesh_id, name, address, shape, whole, _unknown), None)
+def _program_of(target: Target) -> str:
+    """Return the id of the program of an actor; "": there is none in this process any more."""
+    if target.program is not None:
+        return target.program.run_id
+    return current_runtime().program_id if has_runtime() else ""
 
 
-def reserved_names() -> frozenset[str]:
-    """Return the names that no endpoint may have, because a mesh has them."""
-    return frozenset(name for name in dir(ActorMesh) if not name.startswith("_"))
+def _received(
+    cls: type[A], mesh_id: str, name: str, address: MeshAddress, shape: Shape, whole: Shape, run_id: str
+) -> ActorMesh[A]:
+    program = None
+    if run_id and not (has_runtime() and current_runtime().program_id == run_id):
+        from meshrt.mesh.foreign import foreign_program  # start-up: for handles of other programs only
+
+        program = foreign_program(run_id, os.fsdecode(address.hosts[0].directory))
+    return ActorMesh(cls, Target(mesh_id, name, address, shape, whole, _unknown, program), None)

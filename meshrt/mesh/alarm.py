@@ -1,24 +1,28 @@
-"""Failures that no owner below the script has handled: the script's next wait for a call is told.
+"""Failures that no owner below the script has handled: the hook of the script, or its next wait for a call, is told.
 
 When the main thread has ended by an error, no other thread waits any more: each wait raises.
 
-A failure: ``new -> told`` (an error about one of its ranks was given to a caller), ``-> handled`` (by
-`meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left``: that is reported at the end of the program. A
-wait is not interrupted for a mesh that was stopped, nor for ranks that its own error will name.
+A failure: ``new -> told`` (an error about one of its ranks was given to a caller in the script), ``-> handled`` (by
+`meshrt.unhandled_fault_hook`, on a thread of its own, at once), ``-> raised`` (at a wait), or ``-> left``: that is
+reported at the end of the program. What the hook raises is raised at the next wait. A wait is not interrupted for a
+mesh that was stopped, nor for ranks that its own error will name.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
 from meshrt.actor.context import current_call
 from meshrt.actor.faults import Lost, lost_ranks
-from meshrt.errors import ActorError, MeshError, MeshFailure, ShutdownError, SupervisionError
+from meshrt.errors import ActorAborted, ActorError, MeshError, MeshFailure, ShutdownError, SupervisionError, UsageError
+from meshrt.hooks.facts import UnreadError
 from meshrt.mesh.future import Future
 from meshrt.transport.driver import Driver
 from meshrt.transport.pending import Pending
@@ -28,6 +32,8 @@ __all__ = ["Alarm"]
 
 #: How many are remembered: lost processes that were reported to a caller; failures in answers that were not read.
 _REMEMBERED = 10_000
+#: Seconds for which the end of the program waits for the hook.
+_HOOK_ENDS = 1.0
 
 
 class _Left(msgspec.Struct, eq=False):
@@ -36,6 +42,10 @@ class _Left(msgspec.Struct, eq=False):
     lost: set[Lost]
     #: Called when the script is told of the lost ranks only, or of nothing: the rest is reported at the end.
     unseen: Callable[[], None]
+    #: No wait raises it.
+    quiet: bool
+    #: What the hook has raised.
+    raised: BaseException | None = None
 
 
 class Alarm:
@@ -54,39 +64,89 @@ class Alarm:
         #: The error that has ended the main thread, if there was one: waits of other threads end then.
         self._ended = ""
         self._left: list[_Left] = []
-        #: When a caller was first told that a process has ended, monotonic ns; the oldest first.
+        #: When a caller, in any process, was first told that a process has ended, monotonic ns; the oldest first.
         self.told_at: dict[Lost, int] = {}
-        #: Numbers of failures in answers that were not read yet, with their calls, the oldest first.
-        self._unread: dict[str, tuple[str, str, str]] = {}
+        #: Of which ends callers in the script were told, the oldest first.
+        self._known: dict[Lost, None] = {}
+        #: For the hook, which one thread calls; it ends when there is nothing to do.
+        self._hooked: deque[_Left] = deque()
+        self._hooking: threading.Thread | None = None
+        #: The failures in answers that were not read yet, by their numbers, the oldest first.
+        self.unread: dict[str, UnreadError] = {}
+        #: Numbers of failures that the hook has handled, the oldest first: their answers need not be read.
+        self._handled: dict[str, None] = {}
         driver.on_error = self._tell
         driver.on_failure = self._answered
 
-    def add(self, failure: MeshFailure, unseen: Callable[[], None]) -> None:
-        """Tell the script at its next wait.
+    def add(self, failure: MeshFailure, unseen: Callable[[], None], *, quiet: bool = False) -> None:
+        """Tell the script: its hook at once, or its next wait. Any thread.
 
         Args:
+            quiet: The script does not own what has failed: no wait raises it, but the hook is called.
             unseen: Called if no hook handles it: exceptions that no caller waits for are reported at the end.
         """
         lost = {each for error in failure.errors for each in lost_ranks(error)}
+        left = _Left(failure, lost, unseen, quiet)
         with self._lock:
-            told = bool(lost & self.told_at.keys())
-        if told or (not lost and _hook() is None):
+            # Processes that end together do so for one reason; actors that abort have a reason each.
+            processes = {each for each in lost if each[0] == _mesh_of(each)}
+            told = bool(processes & self._known.keys()) or (bool(lost) and lost <= self._known.keys())
+            # A singleton that has died was stopped by the next that has asked for it.
+            over = not quiet and any(self._stopped(_mesh_of(each)) for each in lost)
+            hooks = not (told or over or self._silent) and _hook() is not None
+            if hooks:
+                self._hooked.append(left)
+                if self._hooking is None:
+                    self._hooking = threading.Thread(target=self._call_hook, name="meshrt-fault-hook", daemon=True)
+                    self._hooking.start()
+        if told or (not lost and not hooks):
             unseen()
-            return
+        elif not hooks:
+            self._leave(left)
+
+    def _leave(self, left: _Left) -> None:
         with self._lock:
-            self._left.append(_Left(failure, lost, unseen))
+            self._left.append(left)
             silent = self._silent
         if not silent:
             self._driver.alert(self._at_wait)
 
-    def told(self, lost: Lost) -> None:
-        """Note that a caller was given an error that says that this process has ended."""
+    def _call_hook(self) -> None:
+        while True:
+            with self._lock:
+                if not self._hooked:
+                    self._hooking = None
+                    return
+                left = self._hooked[0]  # it stays there while the hook runs
+            hook, handled = _hook(), False
+            try:
+                if hook is not None:
+                    _check(hook(left.failure))
+                    self._note_handled(left.failure)
+                    handled = True
+            except BaseException as error:  # also sys.exit: it is to end the script, not this thread
+                left.raised = error
+            with self._lock:
+                kept = bool(self._hooked) and self._hooked.popleft() is left  # else the program has ended meanwhile
+            if kept and not handled:
+                self._leave(left)
+
+    def noted(self, lost: Lost) -> None:
+        """Note that a caller in any process was given an error that says that this process has ended."""
         with self._lock:
             self.told_at.setdefault(lost, time.monotonic_ns())
             while len(self.told_at) > _REMEMBERED:
                 del self.told_at[next(iter(self.told_at))]
-            over = [left for left in self._left if lost in left.lost]
-            self._left = [left for left in self._left if lost not in left.lost]
+
+    def told(self, lost: Lost) -> None:
+        """Note that a caller in the script was."""
+        self.noted(lost)
+        with self._lock:
+            self._known[lost] = None
+            while len(self._known) > _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            over = [left for left in self._left if lost in left.lost and left.raised is None]
+            self._left = [left for left in self._left if left not in over]
         for left in over:
             left.unseen()
 
@@ -97,6 +157,9 @@ class Alarm:
         current: BaseException | None = error
         while current is not None and id(current) not in seen:
             seen.add(id(current))
+            if issubclass(type(current), ActorAborted):
+                with self._lock:
+                    self.unread.pop(own_attribute(current, "__dict__").get("failure", ""), None)
             if issubclass(type(current), ActorError):
                 self._read(current)  # type: ignore[arg-type]  # it is an ActorError
             current = own_attribute(current, "__cause__") or own_attribute(current, "__context__")
@@ -104,24 +167,37 @@ class Alarm:
     def _read(self, error: ActorError) -> None:
         with self._lock:
             for each in (error, *error.others):
-                self._unread.pop(each.remote.failure, None)
+                self.unread.pop(each.remote.failure, None)
             if error.endpoint == "__init__":
                 # Each call to the actor reports it, by the error of the first rank.
                 call = (error.place.mesh_id, error.place.actor, error.endpoint)
-                for failure in [failure for failure, other in self._unread.items() if other == call]:
-                    del self._unread[failure]
+                for failure, other in tuple(self.unread.items()):
+                    if (other.mesh_id, other.actor, other.endpoint) == call:
+                        del self.unread[failure]
 
-    def _answered(self, failure: str, call: tuple[str, str, str]) -> None:
+    def _note_handled(self, failure: MeshFailure) -> None:
         with self._lock:
-            self._unread[failure] = call
-            while len(self._unread) > _REMEMBERED:
-                del self._unread[next(iter(self._unread))]
+            for error in failure.errors:
+                number = error.remote.failure if isinstance(error, ActorError) else getattr(error, "failure", "")
+                self.unread.pop(number, None)
+                self._handled[number] = None
+            while len(self._handled) > _REMEMBERED:
+                del self._handled[next(iter(self._handled))]
 
-    @property
-    def unread(self) -> list[str]:
-        """The numbers of failures whose answers the script has received and never read."""
+    def _answered(self, failure: str, unread: UnreadError) -> None:
         with self._lock:
-            return list(self._unread)
+            if failure in self._handled:
+                return
+            self.unread[failure] = unread
+            while len(self.unread) > _REMEMBERED:
+                del self.unread[next(iter(self.unread))]
+
+    def take_unread(self) -> list[UnreadError]:
+        """Return the errors in answers that the script has received and not read; they count as read from then on."""
+        with self._lock:
+            taken = list(self.unread.values())
+            self.unread.clear()
+        return taken
 
     def end_waits(self, why: str) -> None:
         """The main thread has ended by an error: end the waits of other threads (not of daemons), now and later."""
@@ -150,16 +226,27 @@ class Alarm:
         self._driver.alert(self._at_wait)  # there may be more
         for lost in due.lost:
             self.told(lost)
+        if due.raised is not None:
+            due.unseen()
+            raise due.raised
         hook = _hook()
         if hook is not None:
-            hook(due.failure)
+            _check(hook(due.failure))
+            self._note_handled(due.failure)
             return
         due.unseen()
         if due.lost:
             raise _disturbing(due.failure)
 
     def _disturbs(self, left: _Left, pending: Pending) -> bool:
-        return not any(pending.owed_by(mesh_id, rank) or self._stopped(mesh_id) for mesh_id, rank, _ in left.lost)
+        if left.raised is not None:
+            return threading.current_thread() is threading.main_thread()
+        if left.quiet and _hook() is None:
+            return False
+        return not any(
+            pending.owed_by(each[0], each[1]) or (not left.quiet and self._stopped(_mesh_of(each)))
+            for each in left.lost
+        )
 
     @property
     def silent(self) -> bool:
@@ -173,12 +260,22 @@ class Alarm:
         self._driver.alarm = None
 
     def close(self) -> list[MeshFailure]:
-        """Return the failures with lost ranks that no caller was told of. After `silence`."""
+        """Return the failures with lost ranks that the script was not told of. After `silence`."""
+        hooking = self._hooking
+        if hooking is not None and hooking is not threading.current_thread():
+            hooking.join(_HOOK_ENDS)
         with self._lock:
-            left, self._left = self._left, []
+            left = [*self._left, *self._hooked]
+            self._left = []
+            self._hooked.clear()
         for each in left:
             each.unseen()
-        return [each.failure for each in left if each.lost]
+        return [each.failure for each in left if self._is_untold(each)]
+
+    def _is_untold(self, left: _Left) -> bool:
+        # Of a process that the script does not own, its callers anywhere are those who are to be told.
+        told = left.quiet and left.lost <= self.told_at.keys()
+        return left.raised is not None or (bool(left.lost) and not told)
 
 
 def _disturbing(failure: MeshFailure) -> MeshError:
@@ -187,11 +284,22 @@ def _disturbing(failure: MeshFailure) -> MeshError:
     if isinstance(error, SupervisionError):
         error.mesh_name = failure.mesh_name
     error.add_note(
-        "The call that this line waits for has not failed, and goes on: get() it again. Ranks were lost, as above, and "
-        "nothing has handled that yet: so the next wait tells of it. __supervise__() of their owner, or "
-        "meshrt.unhandled_fault_hook, can handle it instead (docs/supervision.md)."
+        "An earlier failure that nobody handled, raised at the next get(): what this line waits for has not failed, "
+        "and you can wait again. To handle such failures, use __supervise__() of the owner or "
+        "meshrt.unhandled_fault_hook (docs/supervision.md)."
     )
     return error
+
+
+def _mesh_of(lost: Lost) -> str:
+    return lost[0].partition("/")[0]
+
+
+def _check(result: object) -> None:
+    """Raise UsageError if a hook was not called whole."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise UsageError("meshrt.unhandled_fault_hook is an async function, which is not awaited: give a plain one")
 
 
 def _hook() -> Callable[[MeshFailure], object] | None:

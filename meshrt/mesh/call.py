@@ -1,77 +1,50 @@
-"""One call on a mesh: it is pickled once, sent to every rank, and collects the answers."""
+"""The futures of calls: each collects the answers of the ranks that were called (`meshrt.mesh.sending`)."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-import msgpack
-
+from meshrt.actor.faults import ended_itself
 from meshrt.errors import (
     ActorError,
-    ArgumentNotSerializable,
+    CallCancelled,
     CallTimeout,
     MeshError,
     RankPlace,
     RemoteException,
     ResultNotSerializable,
     UsageError,
+    one_line,
 )
-from meshrt.hooks.facts import Wait
+from meshrt.hooks.facts import UnreadError, Wait
 from meshrt.hooks.fate import Fate
-from meshrt.hooks.table import hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
-from meshrt.mesh.room import refuse_if_busy
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.store.lease import Lease
-from meshrt.store.packing import Parcel
-from meshrt.store.refs import mentions, references_exist
-from meshrt.store.unsent import Unsent
 from meshrt.transport.driver import Driver
-from meshrt.transport.link import kept
-from meshrt.transport.outlink import Loss, OutLink, Receiver
-from meshrt.transport.process import ProcessRuntime, current_runtime
-from meshrt.transport.threads import on_event_loop
+from meshrt.transport.outlink import Loss
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
-from meshrt.wire.errors import error_from_wire, failure_of
-from meshrt.wire.frames import Buffer, Frame, split_frames, split_packed
-from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED
+from meshrt.wire.errors import error_from_wire, failure_of, headline_of
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import RESULT
+from meshrt.wire.refused import of_type
 
-__all__ = [
-    "MeshCall",
-    "OneCall",
-    "QuietCall",
-    "StreamCall",
-    "broadcast",
-    "pack_init",
-    "send_call",
-    "send_init",
-    "send_stop",
-]
+__all__ = ["AnyCall", "InitCall", "MeshCall", "OneCall", "QuietCall", "StreamCall"]
 
 R = TypeVar("R")
 T = TypeVar("T")
-#: The future of a call.
-C = TypeVar("C", bound="_Sent")
-_NO_ARGUMENTS = Parcel(*codec.encode(((), {})))
-#: Shared by all threads: it packs integers and lists of them here, in one piece of C.
-_pack = msgpack.Packer().pack
 #: Ranks of a wait that are named.
 _NAMED = 64
+#: Most characters of an error in a line.
+_HEADLINE = 300
 #: Replaces an answer that is not needed any more.
 _LOOKED_AT = Frame(RESULT, [0, None], b"")
-
-
-class _Sent(Receiver, Protocol):
-    """The future of a call: what is to have the answers, and keeps the arguments."""
-
-    kept: Sequence[Lease]
 
 
 class _Called:
@@ -113,12 +86,32 @@ class _Called:
         places = [self._target.place(position) for position in self._missing()]
         return CallTimeout(f"{self.actor}.{self.endpoint}()", seconds, places, len(self._target.shape))
 
-    def _note_failure(self, driver: Waiting, frame: Frame) -> None:
+    def cancel(self, *, interrupt: bool = False) -> bool:
+        """See `Future.cancel`. Of a stream, the futures of the ranks that have not answered fail."""
+        missing = [self._target.place(position) for position in self._missing()]
+        error = CallCancelled(f"{self.actor}.{self.endpoint}()", missing, len(self._target.shape))
+        return self._withdraw(error, interrupt=interrupt)
+
+    def expire(self, seconds: float) -> None:
+        """The time that its caller has given it, ``seconds``, has passed."""
+        error = self.overdue(seconds)
+        error.cancelled = True
+        self._withdraw(error)
+
+    def _withdraw(self, error: MeshError, *, interrupt: bool = False) -> bool:
+        """Fail with ``error``, and tell the ranks; returns False if it was done."""
+        raise NotImplementedError
+
+    def _note_failure(self, driver: Waiting, position: int, frame: Frame) -> None:
         """Keep the number of the error in this answer until the answer is read."""
         if driver.on_failure is not None:
             number = failure_of(frame.header[1])
             if number:
-                driver.on_failure(number, (self.mesh_id, self.actor, self.endpoint))
+                rank, error = self._target.shape.ndslice[position], headline_of(frame.header[1])
+                driver.on_failure(
+                    number,
+                    UnreadError(self.mesh_id, self.actor, self.endpoint, rank, one_line(error, _HEADLINE)),
+                )
 
     def _decoded(self, position: int, frame: Frame) -> object:
         """Return what a rank has answered."""
@@ -138,7 +131,19 @@ class _Called:
 class _Answers(_Called, Future[T]):
     """The answers of the ranks of a target; finished when all are there, or at the first failure."""
 
-    __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_sent", "_target", "kept")
+    __slots__ = (
+        "_endpoint",
+        "_failed",
+        "_frames",
+        "_left",
+        "_lost",
+        "_on_ended",
+        "_sent",
+        "_target",
+        "_withdrawn",
+        "call_id",
+        "kept",
+    )
     disturbable = True
 
     def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
@@ -151,20 +156,26 @@ class _Answers(_Called, Future[T]):
         #: Those that have raised, the first one first.
         self._failed: list[tuple[int, Frame]] = []
         self._lost: list[Loss] = []
+        #: Why its answers are not wanted any more.
+        self._withdrawn: MeshError | None = None
+        #: Called when it has ended.
+        self._on_ended: Callable[[], None] | None = None
+        #: Its number in this process.
+        self.call_id: int = 0
         #: The parts of its arguments that are in shared memory, until all have answered.
         self.kept: Sequence[Lease] = ()
 
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer has come (`meshrt.transport.outlink.Receiver`)."""
         if frame.kind == RESULT:
-            self._frames[position] = _LOOKED_AT if self._failing else frame
+            self._frames[position] = _LOOKED_AT if self.failing else frame
             self._left -= 1
             if not self._left:
                 self.finish()
         else:
             self._failed.append((position, frame))
             if not self.finished:
-                self._note_failure(self._driver, frame)
+                self._note_failure(self._driver, position, frame)
             self._fail()
         self._let_go()
 
@@ -175,8 +186,35 @@ class _Answers(_Called, Future[T]):
         self._let_go()
 
     @property
-    def _failing(self) -> bool:
-        return bool(self._failed or self._lost)
+    def failing(self) -> bool:
+        """See `Future.failing`."""
+        return bool(self._failed or self._lost or self._withdrawn or self._error)
+
+    @property
+    def withdrawn(self) -> BaseException | None:
+        """See `Future.withdrawn`."""
+        return self._withdrawn
+
+    @property
+    def ended(self) -> bool:
+        """See `Future.ended`."""
+        return self._left == len(self._failed) + len(self._lost)
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """See `Future.when_ended`."""
+        self._on_ended = callback
+        if self.ended:
+            callback()
+
+    def _withdraw(self, error: MeshError, *, interrupt: bool = False) -> bool:
+        with self._lock:
+            if self.finished:
+                return False
+            self._withdrawn = error
+        self._fail()
+        self._driver.wake()
+        self._target.cancel(self._driver, self.call_id, interrupt=interrupt)
+        return True
 
     def _fail(self) -> None:
         # The others' results are not read any more and may be large; the user may keep this, or its error, for long.
@@ -185,8 +223,10 @@ class _Answers(_Called, Future[T]):
 
     def _let_go(self) -> None:
         """Drop what was kept, when all have answered or are lost: it is not read; the error may be kept for long."""
-        if self.kept and self._left == len(self._failed) + len(self._lost):
+        if (self.kept or self._on_ended is not None) and self.ended:
             self.kept = ()
+            if self._on_ended is not None:
+                self._on_ended()
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether the rank was called and has not answered."""
@@ -202,7 +242,7 @@ class _Answers(_Called, Future[T]):
 
     def _check(self) -> None:
         """Raise the failure, if there is one."""
-        error = self._error_of_ranks()
+        error = self._withdrawn or self._error_of_ranks()
         if error is not None:
             error.sent = self._sent
             raise error
@@ -277,6 +317,10 @@ class InitCall(_Answers[None]):
     def _produce(self) -> None:
         self._check()
 
+    def cancel(self, *, interrupt: bool = False) -> bool:
+        """An actor that is being built, or stopped, is not left half-way."""
+        return False
+
 
 class QuietCall(InitCall):
     """An INIT or a STOP whose wait is not to be interrupted."""
@@ -303,8 +347,21 @@ class _OneOfMany(Future[R]):
         """See `Pending.awaited`."""
         return None if self.finished else self._stream.awaited()
 
+    @property
+    def failing(self) -> bool:
+        """See `Future.failing`."""
+        return self._error is not None or self._stream.fails(self)
+
     def _produce(self) -> R:
         return self._stream.take(self)
+
+    def withdraw(self, error: MeshError) -> None:
+        """Fail with ``error``: what comes is not wanted any more."""
+        with self._lock:
+            if self.finished:
+                return
+            self._error = error
+        self.finish()
 
     def overdue(self, seconds: float) -> CallTimeout:
         """See `Future.overdue`."""
@@ -323,6 +380,9 @@ class StreamCall(_Called, Generic[R]):
         self._answered: set[int] = set()
         #: As in `_Answers`.
         self.kept: Sequence[Lease] = ()
+        self.call_id: int = 0
+        self._on_ended: Callable[[], None] | None = None
+        self._driver = driver
 
     def __iter__(self) -> Iterator[Future[R]]:
         return iter(self._futures)
@@ -361,13 +421,46 @@ class StreamCall(_Called, Generic[R]):
 
     def _arrive(self, position: int, what: Frame | Fate, sent: bool) -> None:
         future = self._waiting.popleft()
+        if isinstance(what, Frame) and what.kind != RESULT:
+            self._note_failure(future._driver, position, what)
+        self._answered.add(position)
+        if not future.finished:  # else it was withdrawn
+            self._arrived[id(future)] = (position, what, sent)
+            future.finish()
         if not self._waiting:
             self.kept = ()
-        if isinstance(what, Frame) and what.kind != RESULT:
-            self._note_failure(future._driver, what)
-        self._answered.add(position)
-        self._arrived[id(future)] = (position, what, sent)
-        future.finish()
+            if self._on_ended is not None:
+                self._on_ended()
+
+    @property
+    def ended(self) -> bool:
+        """See `Future.ended`."""
+        return len(self._answered) == len(self._futures)
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """See `Future.when_ended`."""
+        self._on_ended = callback
+        if self.ended:
+            callback()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every rank has answered, or will not, as far as was read."""
+        return self._futures[-1].finished
+
+    def _withdraw(self, error: MeshError, *, interrupt: bool = False) -> bool:
+        waiting = [future for future in self._waiting if not future.finished]
+        for future in waiting:
+            future.withdraw(error)
+        if waiting:
+            self._driver.wake()
+            self._target.cancel(self._driver, self.call_id, interrupt=interrupt)
+        return bool(waiting)
+
+    def fails(self, future: _OneOfMany[R]) -> bool:
+        """Whether what arrived for this future is an error."""
+        _, what, _ = self._arrived.get(id(future), (0, None, False))
+        return isinstance(what, Fate) or (what is not None and what.kind != RESULT)
 
     def take(self, future: _OneOfMany[R]) -> R:
         """Return what arrived for this future, or raise it."""
@@ -382,16 +475,20 @@ class StreamCall(_Called, Generic[R]):
         return cast(R, value)
 
 
+AnyCall = Future[Any] | StreamCall[Any]
+"""What a call has returned."""
+
+
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
     """Make the exception that an ERROR frame carries."""
     _, chain, lengths, kind = frame.header
     if kind in ("stopped", "cancelled"):
         return Fate("stopped").error(place, endpoint, may_have_run=kind == "cancelled")
     remote = error_from_wire(chain)
+    if kind in ("ended", "ending"):
+        return ended_itself(place, remote, endpoint, may_have_run=kind == "ending")
     if kind == "exists":
         return UsageError(remote.message)
-    if kind == "result":
-        return ResultNotSerializable(place, endpoint, remote)
     exception = None
     if lengths:
         try:
@@ -401,195 +498,9 @@ def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
         except BaseException:
             # Its class needs other arguments, or lives only there: the data says what happened.
             exception = None
+    if kind == "result":
+        return of_type(ResultNotSerializable(place, endpoint, remote, exception), exception)
     error = actor_error(place, "__init__" if kind == "init" else endpoint, remote, exception)
     for note in remote.notes:
         error.add_note(note)
     return error
-
-
-# -- sending
-
-
-class _Receivers:
-    """The receivers of a message to a target; looked up if a part of it goes into shared memory."""
-
-    def __init__(self, runtime: ProcessRuntime, target: Target) -> None:
-        self._runtime = runtime
-        self._target = target
-        #: The processes that it was shared with.
-        self._pids: set[int] | None = None
-
-    def __call__(self) -> list[Identity] | None:
-        driver = self._runtime.driver
-        found = driver.receivers(self._target.links(driver), block=not on_event_loop())
-        self._pids = None if found is None else {receiver.pid for receiver in found}
-        return found
-
-    def only(self, parcel: Parcel) -> set[int] | None:
-        """Return the processes that can use it: not one that has replaced a receiver since."""
-        return None if parcel.loans is None else self._pids
-
-
-def _send(
-    target: Target,
-    runtime: ProcessRuntime,
-    frame: list[Buffer],
-    call_id: int,
-    receiver: Receiver | None,
-    only: Collection[int] | None = None,
-    unsent: Unsent | None = None,
-) -> None:
-    driver = runtime.driver
-    send = driver.send
-    written = True
-    driver.shield.close()
-    try:
-        outs = target.links(driver)
-        if len(frame) > 1 and len(outs) > 1 and on_event_loop() and any(map(OutLink.waiting_bytes, outs)):
-            frame = [kept(part) for part in frame]  # one copy for all queues, not one for each
-        if unsent is not None:
-            unsent.sent()
-        for position, out in enumerate(outs):
-            written = send(out, frame, call_id, receiver, position, only) and written
-    finally:
-        driver.shield.open()
-    if not written:
-        driver.queues.settle(outs, frame, block=not on_event_loop())
-
-
-def send_call(
-    target: Target,
-    endpoint: str,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    kind: Callable[[Driver, Target, str], C],
-) -> C:
-    """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
-    runtime = current_runtime()
-    if runtime.driver.full:
-        refuse_if_busy(target, endpoint, runtime.driver)
-    call_id = next(runtime.call_ids)
-    receivers = _Receivers(runtime, target)
-    with Unsent() as unsent:
-        parcel = _encode_arguments(target, endpoint, args, kwargs, receivers, unsent)
-        frame = _call_frame(target, endpoint, parcel, call_id, 0)
-        receiver = kind(runtime.driver, target, endpoint)
-        receiver.kept = parcel.kept
-        if hooks.message_sent:
-            hooks.run(hooks.message_sent, call_id)
-        _send(target, runtime, frame, call_id, receiver, receivers.only(parcel), unsent)
-    if hooks.call_sent:
-        hooks.run(hooks.call_sent, receiver)
-    return receiver
-
-
-def broadcast(target: Target, endpoint: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-    """Send a CALL that is not answered; an exception is reported by the root."""
-    runtime = current_runtime()
-    if runtime.driver.full:
-        refuse_if_busy(target, endpoint, runtime.driver)
-    call_id = next(runtime.call_ids)
-
-    receivers = _Receivers(runtime, target)
-
-    def known() -> list[Identity]:
-        found = receivers()
-        if found is None and references_exist():
-            raise UsageError(
-                f"{target.name}.{endpoint}.broadcast() on an event loop, before the actor was built: it is not known "
-                "then when a reference has arrived; await the actor first"
-            )
-        return found or []
-
-    with Unsent() as unsent:
-        parcel = _encode_arguments(target, endpoint, args, kwargs, known, unsent, answered=False)
-        frame = _call_frame(target, endpoint, parcel, call_id, NO_REPLY)
-        if hooks.message_sent:
-            hooks.run(hooks.message_sent, call_id)
-        _send(target, runtime, frame, call_id, None, receivers.only(parcel), unsent)
-
-
-def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Buffer]:
-    parts, lengths, loans, _ = parcel
-    # The header as msgpack.packb([call_id, endpoint, view, lengths, flags]), its constant middle packed once.
-    if loans is None:
-        header = b"".join((b"\x95", _pack(call_id), target.middle(endpoint), _pack(lengths), _pack(flags)))
-        return split_packed(CALL, header, parts)
-    header = b"".join((b"\x96", _pack(call_id), target.middle(endpoint), *map(_pack, (lengths, flags, loans))))
-    return split_packed(CALL | STORED, header, parts)
-
-
-def _encode_arguments(
-    target: Target,
-    endpoint: str,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    receivers: Callable[[], list[Identity] | None],
-    unsent: Unsent,
-    *,
-    answered: bool = True,
-) -> Parcel:
-    if not args and not kwargs:
-        return _NO_ARGUMENTS
-    try:
-        parcel: Parcel = current_runtime().store.encode(
-            (args, kwargs), "argument", receivers, unsent=unsent, answered=answered
-        )
-        return parcel
-    except codec.EncodeError as error:
-        raise ArgumentNotSerializable(_name_culprit(target, endpoint, args, kwargs, error)) from error.__cause__
-
-
-def _name_culprit(
-    target: Target, endpoint: str, args: tuple[object, ...], kwargs: dict[str, object], error: codec.EncodeError
-) -> str:
-    named = [(f"argument {index + 1}", value) for index, value in enumerate(args)]
-    named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
-    for label, value in named:
-        try:
-            with mentions():
-                codec.encode(value)
-        except codec.EncodeError as own:
-            return f"{target.name}.{endpoint}(): {label}: {own}"
-    return f"{target.name}.{endpoint}(): {error}"
-
-
-def pack_init(
-    target: Target, cls: type, args: tuple[object, ...], kwargs: dict[str, object], setup: Callable[[], object] | None
-) -> Parcel:
-    """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
-    store = current_runtime().store
-
-    def unknown() -> None:
-        # Its ranks may not be born yet, and restarted ones are sent it once more: nothing goes into shared memory.
-        store.wait_until_served()
-
-    try:
-        parcel: Parcel = store.encode((setup, cls, args, kwargs), "argument", unknown, unsent=Unsent())
-        return parcel
-    except codec.EncodeError as error:
-        raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__
-
-
-def send_init(
-    target: Target, class_name: str, packed: Parcel, kind: Callable[[Driver, Target, str], InitCall] = InitCall
-) -> InitCall:
-    """Send an INIT: build the actor on every rank of the target."""
-    runtime = current_runtime()
-    call_id = next(runtime.call_ids)
-    parts, lengths, loans, kept = packed
-    receiver = kind(runtime.driver, target, "__init__")
-    receiver.kept = kept
-    header = [call_id, class_name, target.view, lengths]
-    frame = split_frames(INIT, header, parts) if loans is None else split_frames(INIT | STORED, [*header, loans], parts)
-    _send(target, runtime, frame, call_id, receiver)
-    return receiver
-
-
-def send_stop(target: Target, why: str = "") -> InitCall:
-    """Send a STOP: end the actor behind what was sent before. ``why``: the error that is the reason."""
-    runtime = current_runtime()
-    call_id = next(runtime.call_ids)
-    receiver = QuietCall(runtime.driver, target, "stop")
-    _send(target, runtime, split_frames(STOP, [call_id, why], []), call_id, receiver)
-    return receiver

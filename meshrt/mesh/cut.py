@@ -59,7 +59,10 @@ class CutWork:
             grace: Seconds that the mesh had.
             at_exit: By the end of the program, not by ``stop()`` or the end of a block.
         """
-        lines = [f"{actor}.{endpoint}() {self._on(ranks)}" for (actor, endpoint), ranks in self._calls.items()]
+        lines = [
+            (f"{actor}.{endpoint}() " if actor else f"at exit: {endpoint} ") + self._on(ranks)
+            for (actor, endpoint), ranks in self._calls.items()
+        ]
         if len(lines) > _LINES:
             lines[_LINES - 1 :] = [counted(len(lines) - _LINES + 1, "more endpoint")]
         if self._waiting:

@@ -79,15 +79,23 @@ class Ending:
         self._closed = False
         self._exits = False
         self._last: list[Callable[[], object]] = []
+        self._forked: dict[Callable[[], object], Callable[[], object]] = {}
 
     @property
     def closed(self) -> bool:
         """Whether the end has begun: no mesh is started any more. Any thread."""
         return self._closed
 
-    def at_end(self, function: Callable[[], object]) -> None:
-        """Run ``function`` when the meshes have ended, in order."""
+    def at_end(self, function: Callable[[], object], forked: Callable[[], object] | None = None) -> None:
+        """Run ``function`` when the meshes have ended, in order; and ``forked`` in each forked child of the script."""
         self._last.append(function)
+        if forked is not None:
+            self._forked[function] = forked
+
+    def forget(self, function: Callable[[], object]) -> None:
+        """Do not run a function at the end that was given to `at_end`."""
+        self._last.remove(function)
+        self._forked.pop(function, None)
 
     def main_ended(self, why: str) -> None:
         """The main thread has ended by an error: the waits of other threads end."""
@@ -97,6 +105,10 @@ class Ending:
     def exits(self) -> None:
         """The interpreter exits: failures set the exit status."""
         self._exits = True
+
+    def settle(self) -> None:
+        """Wait until it is decided who is told of each failure so far. A thread of the script."""
+        self._supervision.settle(_DECIDE)
 
     def shutdown(self, grace: float = 5.0, why: str = "") -> None:
         """Stop everything; Ctrl-C skips the grace, a second one kills at once. ``why``: an error is the reason."""
@@ -115,7 +127,7 @@ class Ending:
                     self._overdue.hear()
                     if wait:
                         self._let_start()
-                        self._supervision.settle(_DECIDE)
+                        self.settle()
                     self._stop_all(wait, why)
                     self._overdue.hear()
                     break
@@ -180,3 +192,5 @@ class Ending:
         self._script.uninstall()
         self._agents.abandon()
         self._access.abandon()
+        for forked in tuple(self._forked.values()):
+            forked()

@@ -15,9 +15,10 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import follows_from_interrupt
 from meshrt.transport.pending import Pending
 
-__all__ = ["Future"]
+__all__ = ["AnyFuture", "Future", "Settled", "WeakFuture", "done"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _UNSET: Any = object()
 
 
@@ -27,7 +28,7 @@ def _checked(timeout: float | None) -> float | None:
     return timeout
 
 
-class Future(Pending, Generic[T]):
+class Future(Pending, Generic[T_co]):
     """A value that will be there: get it, await it, or be called back. From any thread, any number of times.
 
     Made by meshrt only. A time-out consumes nothing: the call goes on, and ``get`` may be called again.
@@ -39,12 +40,12 @@ class Future(Pending, Generic[T]):
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver)
         self._lock = threading.Lock()
-        self._value: T = _UNSET
+        self._value: T_co = _UNSET
         self._error: BaseException | None = None
 
     # -- made by subclasses
 
-    def _produce(self) -> T:
+    def _produce(self) -> T_co:
         """Return the value, or raise. Called once, by the first reader, when the future is finished."""
         raise NotImplementedError
 
@@ -52,9 +53,14 @@ class Future(Pending, Generic[T]):
         """Return the error that names the ranks that have not answered for ``seconds``."""
         return CallTimeout("the operation", seconds, (), 1)
 
+    @property
+    def failing(self) -> bool:
+        """Whether it is known to fail; its value was not looked at. Any thread."""
+        return self._error is not None
+
     # -- for all users
 
-    def get(self, timeout: float | None = None) -> T:
+    def get(self, timeout: float | None = None) -> T_co:
         """Wait and return the value, or raise the error (the same object each time).
 
         Args:
@@ -74,8 +80,11 @@ class Future(Pending, Generic[T]):
     result = get
 
     def _wait_for(self, timeout: float | None) -> None:
-        if not self._driver.wait(self, timeout):
-            raise self.overdue(cast(float, timeout))
+        try:
+            if not self._driver.wait(self, timeout):
+                raise self.overdue(cast(float, timeout))
+        finally:
+            del self  # as in `get`
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait and return the error, or None. A time-out is returned, not raised."""
@@ -98,6 +107,36 @@ class Future(Pending, Generic[T]):
             del self  # as in `get`
 
     @property
+    def withdrawn(self) -> BaseException | None:
+        """Why its caller does not want it any more; None: it does, as far as is known. Any thread."""
+        return self._error
+
+    @property
+    def ended(self) -> bool:
+        """Whether no rank runs it any more: after a cancellation, or the failure of a rank, others may. Any thread."""
+        return self.finished
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Call back when it has `ended`, once or more: on the thread that reads, which must not be blocked."""
+        self.when_done(callback, background=False)
+
+    def cancel(self, *, interrupt: bool = False) -> bool:
+        """Cancel the call: its answers are not wanted any more.
+
+        It fails at once with `CallCancelled`. A rank that has not begun the call does not run it; one that runs an
+        ``async def`` endpoint has it cancelled there (``asyncio.CancelledError``); a ``def`` endpoint runs to its end,
+        and what it returns is dropped.
+
+        Args:
+            interrupt: Interrupt a ``def`` endpoint, too: an exception that is no ``Exception`` is raised there, once,
+                as soon as it runs Python code or is in a system call. Only that of the actor that has the main thread
+                of its process: the one that was spawned first.
+        Returns:
+            Whether it was cancelled: False if it is done, or is no call.
+        """
+        return False
+
+    @property
     def tells(self) -> bool:
         """Whether the thread that is given its error learns of the failure by it."""
         return self.disturbable
@@ -108,7 +147,7 @@ class Future(Pending, Generic[T]):
             self._driver.poll_nowait()
         return self.finished
 
-    def add_done_callback(self, function: Callable[[Future[T]], object]) -> None:
+    def add_done_callback(self, function: Callable[[Future[T_co]], object]) -> None:
         """Call ``function(self)`` when done: on the thread that completes it, or at once. Its errors are logged."""
 
         def run() -> None:
@@ -119,10 +158,10 @@ class Future(Pending, Generic[T]):
 
         self.when_done(run, background=True)
 
-    def __await__(self) -> Generator[object, None, T]:
-        if not self.finished:
-            yield from self._wait_on_loop().__await__()
+    def __await__(self) -> Generator[object, None, T_co]:
         try:
+            if not self.finished:
+                yield from self._wait_on_loop().__await__()
             return self._settle()
         finally:
             del self  # as in `get`
@@ -163,6 +202,7 @@ class Future(Pending, Generic[T]):
             driver.waits_for(task, None)
             driver.alerted.discard(from_anywhere)
             driver.leave_loop(loop)
+            del self  # as in `get`
 
     def _find_out(self) -> None:
         with self._lock:
@@ -183,7 +223,7 @@ class Future(Pending, Generic[T]):
             self._driver.on_error(self._error)
         return self._error
 
-    def _settle(self) -> T:
+    def _settle(self) -> T_co:
         error = self._failure()
         if error is not None:
             try:
@@ -196,6 +236,32 @@ class Future(Pending, Generic[T]):
     def __repr__(self) -> str:
         state = "pending" if not self.finished else "failed" if self._error is not None else "done"
         return f"<Future {state}>"
+
+
+AnyFuture = Future[Any]
+"""A future of which it does not matter what it is of."""
+
+
+class WeakFuture(Future[T]):
+    """A future that its users alone keep: what completes it refers to it weakly. One with a callback is kept."""
+
+    __slots__ = ()
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """See `Pending.when_done`."""
+        if background:
+            _kept.add(self)
+        super().when_done(callback, background=background)
+        if self.finished:
+            _kept.discard(self)
+
+    def finish(self) -> None:
+        """See `Pending.finish`."""
+        super().finish()
+        _kept.discard(self)
+
+
+_kept: set[AnyFuture] = set()
 
 
 class Settled(Future[T]):

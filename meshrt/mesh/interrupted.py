@@ -13,8 +13,8 @@ from typing import Protocol
 import msgspec
 
 from meshrt.errors import CallTimeout
-from meshrt.mesh.call import broadcast, send_call
 from meshrt.mesh.future import Future
+from meshrt.mesh.sending import broadcast, send_call
 from meshrt.mesh.target import Target
 from meshrt.selection import fold_ranks
 from meshrt.transport.pending import Pending
@@ -76,7 +76,7 @@ def waited_for(
     while walker is not None:
         frame = walker.tb_frame
         name = _WAITS.get(frame.f_code)
-        pending = frame.f_locals[name] if name is not None else pending
+        pending = frame.f_locals.get(name, pending) if name is not None else pending
         sending = frame.f_locals if frame.f_code in _SENDS else sending
         walker = walker.tb_next
     pending = given_up if pending is None else pending

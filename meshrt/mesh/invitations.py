@@ -51,10 +51,10 @@ class Invitation:
     """
 
     def __init__(self, run: Run, certificate: Certificate) -> None:
-        self.machine = secrets.randbits(62) | 1
-        self.name = f"agent/{self.machine:x}"
+        self.machine: int = secrets.randbits(62) | 1
+        self.name: str = f"agent/{self.machine:x}"
         #: Whether the agent is not to join any more.
-        self.withdrawn = False
+        self.withdrawn: bool = False
         self._run = run
         self._certificate = certificate
         self._links: queue.SimpleQueue[Link | SpawnError] = queue.SimpleQueue()

@@ -63,6 +63,8 @@ class Lifecycle:
         self.on_settled: list[Callable[[], None]] = []
         #: Called with an agent that is lost, and a mesh that has ranks to be started again elsewhere.
         self.on_homeless: list[Callable[[AgentLink, MeshRecord], None]] = []
+        #: Called with mesh id, rank, and why what its actors have spawned ends ("": no error).
+        self.on_rank_gone: list[Callable[[str, int, str], None]] = []
         #: Meshes that a rank has made: they end with it.
         self._owned: dict[Address, list[str]] = {}
         stopping.on_killed.append(self.gone)
@@ -150,6 +152,9 @@ class Lifecycle:
 
     def _end_owned(self, mesh_id: str, rank: int, fate: Fate) -> None:
         self._restarts.forget_spawner((mesh_id, rank))
+        why = f"the rank of the actor that has spawned it {fate}" if fate.kind != "stopped" else ""
+        for rank_gone in self.on_rank_gone:
+            rank_gone(mesh_id, rank, why)
         for owned in self._known(self._owned.pop((mesh_id, rank), ())):
             self._stopping.stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
 

@@ -14,7 +14,8 @@ from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.addresses import MeshAddress
-from meshrt.wire.operations import Initialized, StopMesh, WhenInitialized
+from meshrt.wire.clients import DescribeActor, Described
+from meshrt.wire.operations import FindSingleton, Initialized, StopMesh, WhenInitialized
 
 if TYPE_CHECKING:
     from meshrt.mesh.hosts import Hosts
@@ -35,6 +36,8 @@ class MeshOwner(Protocol):
     def owns(self, mesh_id: str) -> bool: ...
     def about(self, mesh_id: str, rank: int) -> tuple[str, int]: ...
     def spawn(self, spec: MeshSpec, hosts: Hosts) -> str: ...
+    def singleton(self, name: str, *, create: bool) -> tuple[str, MeshAddress]: ...
+    def endpoints(self, mesh_id: str, actor: str) -> Described: ...
     def address_of(self, mesh_id: str) -> MeshAddress: ...
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
@@ -68,12 +71,23 @@ class RankOwner:
                 "a mesh made inside a rank is placed as its program's meshes are: engine= is for the script"
             )
         call = current_call()
+        if call is not None:
+            call.instance.has_made = True
         request = spec.to_request("" if call is None else call.instance.name, hosts.mesh_id, hosts.members)
         spawned = self._runtime.tree.ask(request, _SPAWN_SECONDS)
         self._names[spawned.mesh] = spawned.name
         self._sizes[spawned.mesh] = spec.extent.nelements
         self._addresses[spawned.mesh] = MeshAddress(tuple(spawned.hosts), spec.extent.nelements)
         return spawned.mesh
+
+    def singleton(self, name: str, *, create: bool) -> tuple[str, MeshAddress]:
+        """Ask the root for the process of a singleton. Raises MeshError with its refusal."""
+        found = self._runtime.tree.ask(FindSingleton(name, create), _SPAWN_SECONDS)
+        return found.mesh, MeshAddress(tuple(found.hosts), 1)
+
+    def endpoints(self, mesh_id: str, actor: str) -> Described:
+        """Ask rank 0 of a mesh, by the root, which endpoints an actor has. Raises MeshError."""
+        return self._runtime.tree.ask(DescribeActor(mesh_id, 0, actor), _SPAWN_SECONDS)
 
     def address_of(self, mesh_id: str) -> MeshAddress:
         """Return where the ranks of a mesh listen."""

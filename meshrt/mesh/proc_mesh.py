@@ -6,22 +6,23 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from meshrt.actor.actor import Actor
-from meshrt.actor.endpoint import endpoints_of
+from meshrt.actor.context import current_call
 from meshrt.actor.errors import why_ended
-from meshrt.errors import ArgumentNotSerializable, UsageError
-from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
-from meshrt.mesh.call import pack_init, send_init
+from meshrt.actor.replacing import replacement_of
+from meshrt.errors import UsageError
+from meshrt.mesh.actor_mesh import ActorMesh
 from meshrt.mesh.engine import default_engine, engine_of
+from meshrt.mesh.environment import EnvOption
 from meshrt.mesh.future import Future, done
 from meshrt.mesh.hosts import Hosts, first_ranks, grace_of
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
+from meshrt.mesh.sending import pack_init, send_init
 from meshrt.mesh.spec import (
     Devices,
-    EnvOption,
     MeshSpec,
     PostMortem,
     check_name,
@@ -36,13 +37,16 @@ from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.transport.threads import on_event_loop
 from meshrt.wire import codec
 from meshrt.wire.addresses import MeshAddress
+from meshrt.wire.refused import argument_refused
 
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
+    from meshrt.mesh.handle import ActorMesh as Handle
 
-__all__ = ["HostMesh", "ProcMesh", "host_mesh", "proc_mesh", "this_host"]
+__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "proc_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
+P = ParamSpec("P")
 Setup = Callable[[], object] | None
 
 
@@ -67,8 +71,9 @@ def proc_mesh(
 
     Args:
         name: Shown in listings; a short one is made up.
-        env: Environment variables for the ranks: a dict, or a function of the `Point` that returns one.
-        setup: Runs once in every rank before the first actor is built.
+        env: Environment variables for the ranks: a dict, or a function of the `Point` that returns one; it may be an
+            ``async def``. It runs here.
+        setup: Runs once in every rank before the first actor is built; it may be an ``async def``.
         preload: Modules imported once, before the ranks are forked.
         post_mortem: What ranks do when an endpoint raises: True stops them there for the debugger, "dump" writes a file
             for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
@@ -145,7 +150,7 @@ def start_mesh(spec: MeshSpec, hosts: Hosts) -> ProcMesh:
         try:
             codec.encode(spec.setup)
         except codec.EncodeError as error:
-            raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
+            raise argument_refused(f"proc_mesh(setup=...): {error}", error.__cause__) from error.__cause__
     mesh_id = owner.spawn(spec, hosts)
     shape, name = Shape.from_extent(spec.extent), owner.name_of(mesh_id)
     return ProcMesh(mesh_id, name, shape, owner.address_of(mesh_id), spec.setup, driver=owner.driver)
@@ -262,6 +267,14 @@ class HostMesh(MeshTrait):
             for future in self._stop_all(grace_of(kind), why_ended(error)):
                 await future
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HostMesh):
+            return NotImplemented
+        return (self._hosts, self._own_shape) == (other._hosts, other._own_shape)
+
+    def __hash__(self) -> int:
+        return hash((self._hosts.mesh_id, self._own_shape))
+
     def __repr__(self) -> str:
         if self._hosts == Hosts():
             return "<HostMesh of this host>"
@@ -335,16 +348,32 @@ class ProcMesh(MeshTrait):
         """Done when every process of the mesh has been started; SpawnError if one could not be."""
         return self._owner().initialized(self._mesh_id)
 
+    @overload
+    def spawn(self, name: str, cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Handle[A]: ...
+
+    @overload
     def spawn(
         self,
         name: str,
         cls: type[A],
         /,
+        *args: Any,
+        max_restarts: int,
+        on_restart: Callable[[Restart], object] | None = None,
+        **kwargs: Any,
+    ) -> Handle[A]: ...
+
+    # A checker gives these two options, too, to the constructor: `P.kwargs` allows no other keywords beside it.
+    def spawn(  # type: ignore[misc]
+        self,
+        name: str,
+        cls: Any,
+        /,
         *args: object,
         max_restarts: int = 0,
         on_restart: Callable[[Restart], object] | None = None,
         **kwargs: object,
-    ) -> ActorMesh[A]:
+    ) -> Any:
         """Build an actor on every rank and return its mesh at once.
 
         Calls made before ``__init__`` has run wait for it. ``.get()``, ``await`` or ``.initialized`` say when it has.
@@ -357,22 +386,11 @@ class ProcMesh(MeshTrait):
             on_restart: Called with a `Restart` when the actor has been built again; on a thread of its own.
         Raises:
             UsageError: The name or the class is invalid.
-            ValueError: An endpoint has a name that every mesh has (``slice``, ``size`` ...).
             TypeError: The arguments do not fit ``cls.__init__``.
             ArgumentNotSerializable: The class or an argument cannot be pickled.
         """
-        check_name("an actor", name)
-        given: Any = cls
-        if not (isinstance(given, type) and issubclass(given, Actor)):
-            raise UsageError(f"{getattr(given, '__name__', given)!r} must be a subclass of meshrt.Actor to be spawned")
-        taken = sorted(reserved_names() & set(endpoints_of(cls)))
-        if taken:
-            raise ValueError(f"{cls.__name__}: every mesh has {taken[0]!r} already; give the endpoint another name")
-        try:
-            inspect.signature(cls).bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{cls.__name__}() {error}") from None
-        _ship_if_needed(cls)
+        cls = replacement_of(cls)
+        check_spawned(name, cls, args, kwargs)
         target = Target(self._mesh_id, name, self._address, self._own_shape, self._whole, about)
         packed = pack_init(target, cls, args, kwargs, self._setup)
         if check_max_restarts(max_restarts):
@@ -382,6 +400,9 @@ class ProcMesh(MeshTrait):
             raise UsageError("on_restart= is told of restarts: give max_restarts= too")
         else:
             end_rebuilding(target)
+        call = current_call()
+        if call is not None:
+            call.instance.has_made = True
         current_runtime().tree.actor_spawned(self._mesh_id, name, self._own_shape)
         return ActorMesh(cls, target, send_init(target, cls.__qualname__, packed))
 
@@ -472,6 +493,19 @@ class ProcMesh(MeshTrait):
 
     def __repr__(self) -> str:
         return f"<ProcMesh {self._name} on {self._own_shape}>"
+
+
+def check_spawned(name: str, cls: type[Actor], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    """Check what an actor is to be built from. Raises as `ProcMesh.spawn`."""
+    check_name("an actor", name)
+    given: object = cls
+    if not (isinstance(given, type) and issubclass(given, Actor)):
+        raise UsageError(f"{getattr(given, '__name__', given)!r} must be a subclass of meshrt.Actor to be spawned")
+    try:
+        inspect.signature(cls).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}() {error}") from None
+    _ship_if_needed(cls)
 
 
 def _ship_if_needed(cls: type) -> None:

@@ -14,7 +14,7 @@ from meshrt.mesh.root import Root
 from meshrt.mesh.status import die_by
 from meshrt.wire.codec import text_of
 
-__all__ = ["end_first", "shutdown_context", "start_root"]
+__all__ = ["end_first", "running_root", "shutdown_context", "start_root"]
 
 #: Characters of the error that ended the main thread.
 _WHY = 300
@@ -43,6 +43,12 @@ def start_root() -> Root:
                 atexit.register(_at_exit)
                 _register_main_end()
         return _root
+
+
+def running_root() -> Root | None:
+    """Return the root of this process if there is one. Any thread."""
+    root = _root
+    return root if root is not None and root.run.is_here else None
 
 
 def shutdown_context(grace: float = 5.0) -> None:

@@ -41,14 +41,17 @@ class ActorRecord:
         self.begun: dict[int, bool] = {}
         #: The view that it was spawned on last, by base rank.
         self._spawned: dict[int, Shape] = {}
+        #: Who has spawned it last, by base rank; None: the script.
+        self.spawners: dict[int, Owner | None] = {}
         #: What `views` has returned; None: something has changed since.
         self._views: dict[int, Shape] | None = None
 
-    def spawned(self, view: Shape) -> None:
+    def spawned(self, view: Shape, spawner: Owner | None) -> None:
         """Note that it is spawned on a view."""
         self._views = None
         for rank in view.ndslice:
             self._spawned[rank] = view
+            self.spawners[rank] = spawner
             if not self.begun.get(rank):
                 self.begun.pop(rank, None)
 
@@ -68,6 +71,10 @@ class ActorRecord:
             self.told(rank, here=False)
             if again:
                 del self.begun[rank]
+
+    def lives_on(self, rank: int) -> bool:
+        """Whether a rank has it, or is to have it."""
+        return self.begun.get(rank, rank in self._spawned)
 
     def had_by(self, rank: int) -> bool:
         """Whether it was spawned on a rank, whatever has become of it."""
@@ -119,6 +126,8 @@ class MeshRecord:
         self.unnamed = self.shape
         #: Whether the terminal shows which rank has printed a line.
         self.prefixed = spec.prefixed
+        #: Whether it has no owner who is told of its failures.
+        self.singleton = spec.singleton
         #: Whether something else starts and ends its processes.
         self.joined = bool(spec.meeting)
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
@@ -208,6 +217,16 @@ class MeshRecord:
     def place(self, rank: int) -> str:
         """Say where a rank is: ``"rank 3 (hosts=0, gpus=3) on node1, pid 4711"``."""
         return self.rank_place(rank).where
+
+    def owner_of(self, actor: str, rank: int) -> Owner | None:
+        """Return who is asked about a failure of an actor: who has spawned it there. None: the script."""
+        known = self.actors.get(actor)
+        return self.owner if known is None else known.spawners.get(rank, self.owner)
+
+    def owners_at(self, rank: int) -> list[Owner | None]:
+        """Return who is asked about the end of a rank: who has spawned the actors there; for none, who has made it."""
+        found = [self.owner_of(name, rank) for name, actor in self.actors.items() if actor.lives_on(rank)]
+        return list(dict.fromkeys(found)) or [self.owner]
 
     def alive(self) -> list[int]:
         """Return the ranks that have not ended."""

@@ -15,7 +15,7 @@ from meshrt.hooks.clock import HostClock
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.mesh.agents import AgentLink
-from meshrt.mesh.record import ActorRecord, MeshRecord
+from meshrt.mesh.record import ActorRecord, MeshRecord, Owner
 from meshrt.selection import Shape
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.certificate import Certificate
@@ -25,15 +25,17 @@ __all__ = ["OwnMesh", "Registry"]
 
 
 class OwnMesh(NamedTuple):
-    """A mesh of one rank that is the root process itself: it lasts as long as the program.
+    """A mesh whose ranks are threads of the root process.
 
     Attributes:
         address: Returns where it listens.
         admit: Takes a connection of another machine, whose peer has said that it is for it, and when it was accepted.
+        watchers: Are to be called with the fate of its ranks.
     """
 
     address: Callable[[], HostAddress]
     admit: Callable[[socket.socket, Certificate, float], object]
+    watchers: list[Callable[[Fate], None]]
 
 
 class Registry:
@@ -44,6 +46,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        #: The actors that those of a rank have spawned, by their spawner: mesh id and name.
+        self._spawned_by: dict[Address, dict[Owner, dict[tuple[str, str], None]]] = {}
         self.meshes: dict[str, MeshRecord] = {}
         self.own: dict[str, OwnMesh] = {}
 
@@ -85,6 +89,7 @@ class Registry:
         """Call back with the rank's fate when it ends. Returns True if that was now."""
         with self._lock:
             if mesh_id in self.own:
+                self.own[mesh_id].watchers.append(callback)
                 return False
             record = self.meshes.get(mesh_id)
             fate = Fate("stopped") if record is None else record.fates.get(rank)
@@ -94,6 +99,14 @@ class Registry:
         if fate is not None:
             callback(fate)
         return True
+
+    def unwatch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
+        """Call back no more; a no-op for what was called."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            callbacks = [] if record is None else record.gone_callbacks.get(rank, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
 
     def born(self, mesh_id: str, rank: int, pid: int) -> list[Callable[[], None]]:
         """The rank listens. Returns the callbacks to run."""
@@ -147,8 +160,12 @@ class Registry:
             for _, callback in callbacks:
                 callback(0, Fate("stopped"))
 
-    def actor_spawned(self, mesh_id: str, name: str, view: Shape) -> None:
-        """An actor is about to be built on a view. Raises ProtocolError: that is no part of the mesh."""
+    def actor_spawned(self, mesh_id: str, name: str, view: Shape, spawner: Owner | None = None) -> None:
+        """An actor is about to be built on a view. Raises ProtocolError: that is no part of the mesh.
+
+        Args:
+            spawner: Who is asked about its failures; None: the script.
+        """
         with self._lock:
             record = self.meshes.get(mesh_id)
             if record is not None:
@@ -156,7 +173,34 @@ class Registry:
                     view = record.shape  # a rank that tells this late
                 if not set(view.ndslice) <= set(record.shape.ndslice):
                     raise ProtocolError(f"{view} is no part of mesh {record.name} with {record.shape}")
-                record.actors.setdefault(name, ActorRecord()).spawned(view)
+                record.actors.setdefault(name, ActorRecord()).spawned(view, spawner)
+                if spawner is not None:
+                    by_actor = self._spawned_by.setdefault((spawner.mesh_id, spawner.rank), {})
+                    by_actor.setdefault(spawner, {})[mesh_id, name] = None
+
+    def spawners_on(self, mesh_id: str, rank: int) -> list[Owner]:
+        """Return the actors of a rank that have spawned others."""
+        with self._lock:
+            return list(self._spawned_by.get((mesh_id, rank), ()))
+
+    def spawned_by(self, owner: Owner) -> list[tuple[str, str, int]]:
+        """Return the actors that one has spawned, and that are to be stopped with it: mesh id, name and rank.
+
+        Not those of meshes that are being stopped, or that it has made: they end with these. It is forgotten then.
+        """
+        with self._lock:
+            by_actor = self._spawned_by.get((owner.mesh_id, owner.rank), {})
+            spawned = by_actor.pop(owner, {})
+            if not by_actor:
+                self._spawned_by.pop((owner.mesh_id, owner.rank), None)
+            records = [(self.meshes.get(mesh_id), name) for mesh_id, name in spawned]
+            return [
+                (record.mesh_id, name, rank)
+                for record, name in records
+                if record is not None and record.stopped is None and record.owner != owner
+                for rank, spawner in record.actors[name].spawners.items()
+                if spawner == owner and rank not in record.fates and record.actors[name].lives_on(rank)
+            ]
 
     def dimensions_named(self, mesh_id: str, sizes: Mapping[str, int]) -> None:
         """The script on a mesh has named its dimensions. Raises ProtocolError: not for as many ranks as there are."""
@@ -196,7 +240,7 @@ class Registry:
     def is_stopped(self, mesh_id: str) -> bool:
         """Whether a mesh was stopped, or is being stopped."""
         record = self.meshes.get(mesh_id)
-        return record is None or record.stopped is not None
+        return mesh_id not in self.own and (record is None or record.stopped is not None)
 
     def stopped_how(self, mesh_id: str) -> str:
         """See `meshrt.hooks.services.RootServices.stopped_how`."""

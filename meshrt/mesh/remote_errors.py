@@ -19,6 +19,7 @@ from meshrt.selection import counted, fold_ranks
 from meshrt.wire.codec import own_attribute
 from meshrt.wire.errors import error_from_wire
 from meshrt.wire.frames import Frame
+from meshrt.wire.refused import built_in
 
 __all__ = ["actor_error", "add_others"]
 
@@ -49,7 +50,7 @@ def actor_error(
     cls = ActorError if kind is None else _class_for(kind)  # type: ignore[arg-type]  # mypy: a class is not hashable
     original = exception if type(exception) is kind else None
     try:
-        error: ActorError = _builtin(cls).__new__(
+        error: ActorError = built_in(cls).__new__(
             cls, *(own_attribute(original, "args") if original is not None else ())
         )
     except Exception:  # such as that of a group without its exceptions
@@ -147,14 +148,6 @@ class _Own:
 
     def __set__(self, error: ActorError, value: object) -> None:
         own_attribute(error, "__dict__")[self._name] = value
-
-
-def _builtin(cls: type) -> type:
-    """Return the built-in class with the memory layout of ``cls``: its constructor runs no code of the user."""
-    # By what it was derived from, not by its MRO: MemoryError is laid out as Exception is, and makes no others.
-    while cls.__module__ != "builtins":
-        cls = cls.__base__ or object
-    return cls
 
 
 def _facts(error: ActorError, exception: BaseException) -> dict[str, object]:

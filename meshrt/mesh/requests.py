@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
-from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
@@ -19,6 +19,7 @@ from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.services import Services
+from meshrt.mesh.singletons import Singletons
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
@@ -30,12 +31,12 @@ from meshrt.wire.operations import (
     Born,
     DimensionsNamed,
     Ended,
+    FindSingleton,
     Initialized,
     Restarted,
     Spawned,
     SpawnMesh,
     StopMesh,
-    Told,
     Watch,
     WhenBorn,
     WhenInitialized,
@@ -53,7 +54,7 @@ class RankRequests:
 
     Args:
         services: Passes them on.
-        loop, registry, restarts, alarm, lifecycle, spawning, stopping: Serve them.
+        loop, registry, restarts, lifecycle, spawning, stopping, singletons: Serve them.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class RankRequests:
         loop: RootLoop,
         registry: Registry,
         restarts: Restarts,
-        alarm: Alarm,
         lifecycle: Lifecycle,
         spawning: Spawning,
         stopping: Stopping,
+        singletons: Singletons,
     ) -> None:
         self._loop = loop
         self._registry = registry
@@ -73,13 +74,14 @@ class RankRequests:
         self._lifecycle = lifecycle
         self._spawning = spawning
         self._stopping = stopping
+        self._singletons = singletons
         services.serve_ranks_later(Watch, self._watch)
         services.serve_ranks_later(WhenBorn, self._born)
         services.serve_ranks_later(WhenRestarted, self._restarted)
         services.serve_ranks_later(SpawnMesh, self._spawn)
+        services.serve_ranks_later(FindSingleton, self._singleton)
         services.serve_ranks_later(WhenInitialized, self._initialized)
         services.serve_ranks_later(StopMesh, self._stop)
-        services.on_report(Told, lambda _mesh_id, _rank, told: alarm.told((told.mesh, told.rank, told.pid)))
         services.on_report(AllowRestarts, self._allow_restarts)
         services.on_report(ActorSpawned, self._actor_spawned)
         services.on_report(DimensionsNamed, self._dimensions_named)
@@ -90,12 +92,13 @@ class RankRequests:
     def _allow_restarts(self, mesh_id: str, rank: int, asked: AllowRestarts) -> None:
         self._restarts.allow(asked.mesh, list(asked.ranks), asked.actor, asked.count, (mesh_id, rank))
 
-    def _actor_spawned(self, _mesh_id: str, _rank: int, told: ActorSpawned) -> None:
+    def _actor_spawned(self, mesh_id: str, rank: int, told: ActorSpawned) -> None:
         try:
             view = Shape.from_wire(told.view)
         except ValueError as error:
             raise ProtocolError(f"the view of actor {told.actor!r}: {error}") from None
-        self._registry.actor_spawned(told.mesh, told.actor, view)
+        spawner = None if told.spawner is None else Owner(mesh_id, rank, told.spawner)
+        self._registry.actor_spawned(told.mesh, told.actor, view, spawner)
 
     def _dimensions_named(self, mesh_id: str, _rank: int, told: DimensionsNamed) -> None:
         self._registry.dimensions_named(mesh_id, dict(told.sizes))
@@ -112,17 +115,9 @@ class RankRequests:
     def _spawn(self, address: Address, asked: SpawnMesh, answer: DataReply[Spawned]) -> None:
         owner = Owner(*address, asked.actor)
 
-        def work() -> None:
-            # Placing agents may take a moment: not on the loop.
-            try:
-                hosts = Hosts(mesh_id=asked.on_mesh, members=tuple(asked.on_ranks))
-                mesh_id = self._spawning.spawn(MeshSpec.of_request(asked), hosts, owner)
-            except Exception as error:
-                # The rank waits: any error is its answer.
-                if not isinstance(error, MeshError):
-                    _log.exception("a mesh for a rank")
-                answer.fail(error)
-                return
+        def start() -> None:
+            hosts = Hosts(mesh_id=asked.on_mesh, members=tuple(asked.on_ranks))
+            mesh_id = self._spawning.spawn(MeshSpec.of_request(asked), hosts, owner)
             # On the loop, where ranks end: the one that asks may have ended meanwhile.
             self._loop.post(lambda: made(mesh_id))
 
@@ -130,7 +125,10 @@ class RankRequests:
             self._lifecycle.own(owner, mesh_id)
             answer(_spawned(self._registry.meshes[mesh_id]))
 
-        threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
+        _in_thread(start, answer)
+
+    def _singleton(self, _address: Address, asked: FindSingleton, answer: DataReply[Spawned]) -> None:
+        _in_thread(lambda: answer(_spawned(self._singletons.find(asked.actor, create=asked.create))), answer)
 
     def _initialized(self, _address: Address, asked: WhenInitialized, answer: DataReply[Initialized]) -> None:
         initialized = self._registry.meshes[asked.mesh].initialized
@@ -146,3 +144,18 @@ class RankRequests:
 
 def _spawned(record: MeshRecord) -> Spawned:
     return Spawned(record.mesh_id, record.name, record.address.hosts)
+
+
+def _in_thread(start: Callable[[], None], answer: DataReply[Spawned]) -> None:
+    """Start a mesh for a rank, not on the loop: placing agents may take a moment."""
+
+    def work() -> None:
+        try:
+            start()
+        except Exception as error:
+            # The rank waits: any error is its answer.
+            if not isinstance(error, MeshError):
+                _log.exception("a mesh for a rank")
+            answer.fail(error)
+
+    threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()

@@ -31,7 +31,8 @@ from meshrt.errors import (
     UsageError,
 )
 from meshrt.hooks.fate import Fate
-from meshrt.mesh.call import QuietCall, send_init
+from meshrt.mesh.call import QuietCall
+from meshrt.mesh.sending import send_init
 from meshrt.mesh.target import Target
 from meshrt.store.packing import Parcel
 from meshrt.transport.process import ProcessRuntime, current_runtime
@@ -161,7 +162,7 @@ class Rebuilding:
 
     Args:
         target: The actor.
-        class_name, packed: What its ``__init__`` was sent (`meshrt.mesh.call.send_init`).
+        class_name, packed: What its ``__init__`` was sent (`meshrt.mesh.sending.send_init`).
         told: Called with a `Restart` when its ``__init__`` has run again; on a separate thread.
     """
 

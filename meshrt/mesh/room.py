@@ -15,9 +15,8 @@ from meshrt.hooks.facts import Wait
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
 from meshrt.transport.driver import Driver
-from meshrt.transport.process import current_runtime
 from meshrt.transport.queues import LOOP_LIMIT
-from meshrt.transport.threads import on_event_loop
+from meshrt.transport.threads import may_wait
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +26,7 @@ __all__ = ["positions_with_room", "refuse_if_busy", "wait_ready"]
 
 def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:
     """Raise MeshBusy if a call on this event loop would add to a full queue. Threads may wait instead."""
-    if not on_event_loop():
+    if may_wait():
         return
     busy = driver.queues.busy(target.links(driver))
     if busy:
@@ -39,7 +38,7 @@ def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:
 def positions_with_room(target: Target, driver: Driver) -> list[int]:
     """Return the ranks that a call on this event loop may be sent to; all of them if all are busy."""
     everybody = list(range(len(target.shape)))
-    if not on_event_loop():
+    if may_wait():
         return everybody
     busy = driver.queues.busy(target.links(driver))
     return [position for position in everybody if position not in busy] or everybody
@@ -50,7 +49,7 @@ async def wait_ready(target: Target, endpoint: str) -> None:
 
     Tasks are let through in the order in which they came. The one that is let through may call before the next one is.
     """
-    driver = current_runtime().driver
+    driver = target.runtime().driver
     outs = target.links(driver)
     async with _gate(target):
         while not driver.queues.has_room(outs):

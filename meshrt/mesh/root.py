@@ -36,7 +36,9 @@ Script          how the script ends, and what is printed then        services, d
 Ending          the end of the program; a forked child               every part that has something to end
 Births          what an agent is asked to start                      services, restarts
 Spawning        the start of a mesh                                  agents, lifecycle, stopping, ending, ...
+Singletons      the processes of actors with a name of their own     registry, spawning, stopping
 ScriptOwner     what the handles of the script ask                   spawning, stopping, script, registry, services
+Clients         what processes that are no part of it ask            run, registry, services, loop
 RankRequests    what ranks ask                                       spawning, stopping, lifecycle, registry, ...
 ==============  ===================================================  ==================================================
 
@@ -58,6 +60,7 @@ from meshrt.host.osutil import raise_file_limit
 from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.births import Births
+from meshrt.mesh.clients import Clients
 from meshrt.mesh.ending import Ending
 from meshrt.mesh.files import ReceivedFiles
 from meshrt.mesh.home import Home
@@ -65,6 +68,7 @@ from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.moving import Moving
+from meshrt.mesh.ownership import Ownership
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.relays import Relays
 from meshrt.mesh.requests import RankRequests
@@ -74,6 +78,7 @@ from meshrt.mesh.run import Limits, Run
 from meshrt.mesh.script import Script
 from meshrt.mesh.script_owner import ScriptOwner
 from meshrt.mesh.services import Services
+from meshrt.mesh.singletons import Singletons
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.mesh.supervision import Supervision
@@ -127,7 +132,7 @@ class Root:
         upkeep.keep(run.pipe.path, run.pipe.make)
         alarm = Alarm(driver, registry.is_stopped)
         self.services = services = Services(
-            run.run_id, run.run_directory, registry, driver, terminal, loop, alarm.told_at
+            run.run_id, run.run_directory, registry, driver, terminal, loop, alarm.told_at, alarm.unread
         )
         services.on_report(FilePart, ReceivedFiles(run.run_directory, terminal.announce).take)
         supervision = Supervision(registry, services, alarm)
@@ -135,6 +140,7 @@ class Root:
         overdue = OverdueAgents(terminal.announce)
         stopping = Stopping(registry, driver, restarts, loop, overdue, terminal.announce)
         lifecycle = Lifecycle(registry, driver, services, supervision, restarts, stopping, loop)
+        lifecycle.on_rank_gone.append(Ownership(registry, services, stopping).rank_gone)
         reports = AgentReports(registry, services, terminal)
         access = TerminalAccess(run, loop, services, upkeep)
         relays = Relays(registry, services, run, loop)
@@ -178,8 +184,10 @@ class Root:
             upkeep,
             terminal,
         )
-        self.owner = ScriptOwner(driver, registry, services, script, spawning, stopping)
-        RankRequests(services, loop, registry, restarts, alarm, lifecycle, spawning, stopping)
+        singletons = Singletons(registry, spawning, stopping)
+        self.owner = ScriptOwner(driver, registry, services, script, spawning, stopping, singletons)
+        RankRequests(services, loop, registry, restarts, lifecycle, spawning, stopping, singletons)
+        Clients(run, registry, services, loop)
         self._install()
 
     def _install(self) -> None:

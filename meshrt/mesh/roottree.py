@@ -55,8 +55,8 @@ class RootTree:
             for told in self.on_told:
                 self._loop.post(told)
 
-    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
-        """An actor is about to be built on a view of a mesh."""
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape, *, owned: bool = True) -> None:
+        """An actor is about to be built on a view of a mesh; by the script, if it is ``owned``."""
         self._registry.actor_spawned(mesh_id, actor, view)
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:

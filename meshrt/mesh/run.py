@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -52,24 +53,24 @@ class Run:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.run_id = secrets.token_hex(4)
-        self.pid = os.getpid()
+        self.run_id: str = secrets.token_hex(4)
+        self.pid: int = os.getpid()
         #: Seconds since the epoch; for display only: deadlines use the monotonic clock.
-        self.started = time.clock_gettime(time.CLOCK_REALTIME)
+        self.started: float = time.clock_gettime(time.CLOCK_REALTIME)
         #: What every link of the program proves.
-        self.secret = Secret(secrets.token_bytes(32))
+        self.secret: Secret = Secret(secrets.token_bytes(32))
         #: What processes on other machines show each other, and where they reach this one; made for the first of them.
         self.certificate: Certificate | None = None
         self.ports: tuple[Port, ...] = ()
         #: Lines for the terminal: for example that a directory is not at its usual place.
         self.notes: list[str] = []
         with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
-            self.runtime_directory = directories.create_runtime(self.run_id, self.notes.append)
+            self.runtime_directory: Path = directories.create_runtime(self.run_id, self.notes.append)
             undo.callback(directories.discard, self.runtime_directory)
             #: Its end tells agents and ranks that this process has ended.
-            self.pipe = RootPipe(self.runtime_directory)
+            self.pipe: RootPipe = RootPipe(self.runtime_directory)
             undo.callback(self.pipe.close)
-            self.run_directory = directories.create_run(self.run_id, self.notes.append, limits.runs)
+            self.run_directory: Path = directories.create_run(self.run_id, self.notes.append, limits.runs)
             undo.pop_all()
 
     @property

@@ -81,6 +81,9 @@ class Reporter(Protocol):
     def tell_launcher(self, error: BaseException) -> None:
         """Tell the launcher of the script of an error of the script's own."""
 
+    def begin_anew(self) -> None:
+        """What fails from now on has nothing to do with what has failed."""
+
 
 class Script:
     """The end of the script of one root. On threads of the script."""
@@ -139,6 +142,29 @@ class Script:
         finally:  # it has failed, although no record could be made
             self._services.unseen.append(number)
 
+    def report_of(self, error: BaseException) -> str:
+        """Return the report about an error that has ended a part of the script, such as a test, or ""."""
+        if not is_of_a_rank(error):
+            return ""
+        self.load_failures()
+        return self._reporter.report(error)
+
+    def take_unread(self) -> tuple[list[str], str]:
+        """Return the errors that nobody has read, a line each, and a report on failures of which nobody was told.
+
+        They count as read from then on, and what fails later has nothing to do with them.
+        """
+        unread = [
+            f"{each.actor}.{each.endpoint}() raised on rank {each.rank}: {each.error}"
+            for each in self._alarm.take_unread()
+        ]
+        unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
+        self.load_failures()
+        report = self._reporter.report(None) if unseen else ""
+        self._services.unseen.clear()
+        self._reporter.begin_anew()
+        return unread, report or (f"{len(unseen)} failures of which no record is kept" if unseen else "")
+
     def load_failures(self) -> None:
         """Load what collects failures."""
         plugins.load("failure", self._services, in_root=True)
@@ -171,7 +197,7 @@ class Script:
     def at_end(self, *, sets_status: bool) -> None:
         """Report failures that were not reported yet; with ``sets_status`` the process is about to exit."""
         lost = self._alarm.close()
-        self._services.unseen += self._alarm.unread
+        self._services.unseen += tuple(self._alarm.unread)
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
         untold = [*(each.error for each in lost), *filter(self._has_failed, self._unawaited.errors)]
         if not (untold or unseen or self._overdue.unheard):

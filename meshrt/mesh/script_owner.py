@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import queue
 from typing import TYPE_CHECKING
 
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.plugins import plugins
 from meshrt.mesh.future import Future
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.script import Script
 from meshrt.mesh.services import Services
+from meshrt.mesh.singletons import Singletons
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.wire.addresses import MeshAddress
+from meshrt.wire.clients import Described, ReadEndpoints
 
 if TYPE_CHECKING:
+    import asyncio
+
     from meshrt.mesh.hosts import Hosts
 
 __all__ = ["ScriptOwner"]
+
+#: Seconds for a rank to answer.
+_ANSWER = 10.0
 
 
 class ScriptOwner:
     """The meshes of the program, including those that ranks have made. Any thread.
 
     Args:
-        driver, registry, services, script, spawning, stopping: Those of the root.
+        driver, registry, services, script, spawning, stopping, singletons: Those of the root.
     """
 
     def __init__(
@@ -38,6 +46,7 @@ class ScriptOwner:
         script: Script,
         spawning: Spawning,
         stopping: Stopping,
+        singletons: Singletons,
     ) -> None:
         self.driver = driver
         self._registry = registry
@@ -45,6 +54,7 @@ class ScriptOwner:
         self._script = script
         self._spawning = spawning
         self._stopping = stopping
+        self._singletons = singletons
 
     def owns(self, mesh_id: str) -> bool:
         """Whether it is a mesh of this program that is remembered."""
@@ -53,6 +63,23 @@ class ScriptOwner:
     def spawn(self, spec: MeshSpec, hosts: Hosts) -> str:
         """Start the ranks of a mesh; see `Spawning.spawn`."""
         return self._spawning.spawn(spec, hosts)
+
+    def singleton(self, name: str, *, create: bool) -> tuple[str, MeshAddress]:
+        """Return the process of a singleton; see `Singletons.find`."""
+        record = self._singletons.find(name, create=create)
+        return record.mesh_id, record.address
+
+    def endpoints(self, mesh_id: str, actor: str) -> Described:
+        """Ask rank 0 of a mesh which endpoints an actor has. Raises MeshError. Not on the root's loop."""
+        found: queue.SimpleQueue[asyncio.Future[Described]] = queue.SimpleQueue()
+        asked = ReadEndpoints(actor)
+        self._services.call_soon(
+            lambda: self._services.ask_rank(mesh_id, 0, asked).add_done_callback(lambda answer: found.put(answer))
+        )
+        try:
+            return found.get(timeout=_ANSWER).result()
+        except queue.Empty:
+            raise MeshError(f"{actor} does not say which endpoints it has: no answer within {_ANSWER:g} s") from None
 
     def address_of(self, mesh_id: str) -> MeshAddress:
         """Return where the ranks of a mesh listen."""

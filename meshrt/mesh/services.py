@@ -14,9 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from msgspec import structs
+
 from meshrt.actor.faults import Lost
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks.facts import Body
+from meshrt.hooks.facts import Body, UnreadError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation, Report, Served, Taken, body_of
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
@@ -31,7 +33,7 @@ from meshrt.mesh.terminal import Terminal
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address, Message
-from meshrt.wire.operations import Held
+from meshrt.wire.operations import Held, Unhandled
 from meshrt.wire.peer import DataReply, Reply, Requests
 from meshrt.wire.tree import Answer, Event, FromRank, Refusal, Request
 
@@ -64,6 +66,7 @@ class Services:
         terminal: Where `announce` writes.
         loop: Runs all of it.
         told: When a caller was first told that a process has ended (`meshrt.mesh.alarm.Alarm.told_at`).
+        unread: As of `meshrt.mesh.alarm.Alarm`.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Services:
         terminal: Terminal,
         loop: RootLoop,
         told: Mapping[Lost, int],
+        unread: dict[str, UnreadError],
     ) -> None:
         self.run_id = run_id
         self.run_directory = run_directory
@@ -107,6 +111,7 @@ class Services:
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
         self.excused: set[str] = set()
         self.told = told
+        self.unread = unread
         # See `meshrt.hooks.services.RootServices`.
         self.meshes = registry.describe
         self.mesh = registry.describe_one
@@ -244,8 +249,10 @@ class Services:
                 if requests is not None:
                     requests.received(answer)
 
-    def on_own_actor(self, report: Report) -> None:
-        """Take a report of an actor of this process (`meshrt.mesh.this_proc`). Any thread."""
+    def on_own_actor(self, at: Address, report: Report) -> None:
+        """Take a report of an actor of this process (`meshrt.mesh.own_ranks`), and say where it is. Any thread."""
+        if isinstance(report, Unhandled):
+            report = structs.replace(report, at=at)
         self._loop.post(lambda: self._on_event(("", 0), report.name(), body_of(report)))
 
     def _on_event(self, address: Address, name: str, body: Body) -> None:

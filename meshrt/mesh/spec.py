@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -13,13 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from meshrt.errors import UsageError
-from meshrt.hooks.plugins import POST_MORTEM_VALUES, SWITCH_VALUES
-from meshrt.selection import Extent, Point
+from meshrt.mesh.environment import POST_MORTEM, EnvOption, check_switches, checked_env, env_of_ranks
+from meshrt.selection import Extent
 from meshrt.wire.operations import SpawnMesh
 
 __all__ = [
     "Devices",
-    "EnvOption",
     "MeshSpec",
     "PostMortem",
     "check_name",
@@ -30,22 +30,10 @@ __all__ = [
 
 PostMortem = bool | Literal["dump"] | None
 Devices = Literal["all", "own"]
-EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
 
-_VARIABLE = "MESHRT_POST_MORTEM"
-#: Environment variables -> the values that they may have.
-_SWITCHES: Mapping[str, Iterable[str]] = {
-    _VARIABLE: POST_MORTEM_VALUES,
-    "MESHRT_DEBUG": SWITCH_VALUES,
-    "MESHRT_DEBUG_AUTO": SWITCH_VALUES,
-    "MESHRT_STORE_SEPARATE": SWITCH_VALUES,
-    "MESHRT_STORE_SPILL": SWITCH_VALUES,
-}
 _POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _GPUS = "CUDA_VISIBLE_DEVICES"
-#: Bytes of the environment variables of one rank: they travel in a control message.
-_ENV_MAX = 400 << 10
 
 
 def check_name(what: str, name: object) -> str:
@@ -95,6 +83,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
     own_devices: bool = False
     #: Whether the terminal shows which rank has printed a line.
     prefixed: bool = True
+    #: Its failures interrupt no wait of the script: it has no owner (`meshrt.mesh.singletons`).
+    singleton: bool = False
     #: Where processes that something else starts become its ranks (`meshrt.host.meeting`); "": it is their parent.
     meeting: str = ""
 
@@ -125,6 +115,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
             raise UsageError(str(error)) from None
         if setup is not None and not callable(setup):
             raise UsageError(f"setup is a function without arguments, not {type(setup).__name__}")
+        if inspect.isgeneratorfunction(setup) or inspect.isasyncgenfunction(setup):
+            raise UsageError("setup is a generator function: a call runs none of it; write it without yield")
         if isinstance(preload, str):
             raise UsageError(f"preload is a list of module names, not the string {preload!r}")
         modules = tuple(preload)
@@ -134,18 +126,17 @@ class MeshSpec(msgspec.Struct, frozen=True):
         rank_env: dict[int, Mapping[str, str]] = {}
         common: Mapping[str, str] = {}
         if callable(env):
-            for rank in range(extent.nelements):
-                rank_env[rank] = _checked_env(env(extent.point(rank)))
+            rank_env = env_of_ranks(env, extent)
         elif env is not None:
-            common = _checked_env(env)
+            common = checked_env(env)
         if post_mortem is not None:
             if not (isinstance(post_mortem, bool) or post_mortem == "dump"):
                 raise UsageError(f"post_mortem is True, False or 'dump', not {post_mortem!r}")
-            common = {**common, _VARIABLE: _POST_MORTEM[post_mortem]}
-        _check_switches(os.environ)
+            common = {**common, POST_MORTEM: _POST_MORTEM[post_mortem]}
+        check_switches(os.environ)
         own = _checked_devices(devices, [common, *rank_env.values()])
         checked = check_name("a mesh", name) if name else ""
-        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, meeting)
+        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, meeting=meeting)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).
@@ -164,7 +155,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
     def of_request(cls, request: SpawnMesh) -> MeshSpec:
         """Return what a rank has asked for. Raises UsageError."""
         spec = cls.make(request.mesh_name, dict(request.sizes), request.env, None, request.preload)
-        rank_env = {rank: _checked_env(env) for rank, env in request.rank_env}
+        rank_env = {rank: checked_env(env) for rank, env in request.rank_env}
         return replace(spec, rank_env=rank_env, own_devices=request.own_devices)
 
 
@@ -174,24 +165,3 @@ def _checked_devices(devices: object, environments: Iterable[Mapping[str, str]])
     if devices == "own" and any(_GPUS in env for env in environments):
         raise UsageError(f"devices='own' sets {_GPUS} of each rank, and env= sets it, too: give one of them")
     return devices == "own"
-
-
-def _checked_env(env: object) -> dict[str, str]:
-    if not isinstance(env, Mapping):
-        raise UsageError(f"env is a dict of strings, or a function of the point that returns one, not {env!r}")
-    for key, value in env.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise UsageError(f"env: names and values are strings, not {key!r}: {value!r}")
-        if "=" in key or "\0" in key + value or not key:
-            raise UsageError(f"env: {key!r} is not a valid name of an environment variable")
-    if sum(4 * (len(key) + len(value)) for key, value in env.items()) > _ENV_MAX:
-        raise UsageError(f"env: more than {_ENV_MAX // 4} characters; pass a file name, or the data as an argument")
-    _check_switches(env)
-    return dict(env)
-
-
-def _check_switches(env: Mapping[str, str]) -> None:
-    for variable, values in _SWITCHES.items():
-        value = env.get(variable, "")
-        if value not in values:
-            raise UsageError(f"{variable} is one of {', '.join(filter(None, values))}, not {value!r}")

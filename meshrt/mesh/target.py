@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING
 
 import msgpack
 
-from meshrt.errors import RankPlace
 from meshrt.hooks.fate import Fate
+from meshrt.origins import RankPlace
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import OutLink
+from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.addresses import MeshAddress
+from meshrt.wire.frames import split_frames
+from meshrt.wire.messages import CANCEL, CANCELS, URGENT
 
 if TYPE_CHECKING:
     import asyncio
+
+    from meshrt.mesh.foreign import ForeignProgram
 
 __all__ = ["Target"]
 
@@ -29,6 +35,11 @@ class Target:
         shape: The view: labels, and a slice of base ranks.
         whole: The mesh that it is a view of.
         about: ``about(rank) -> (host, pid)`` where this process knows it.
+        program: The program of the actor; None: that of this process.
+        suffix: `URGENT`: its links are those of urgent calls.
+
+    Attributes:
+        runtime: Returns the program as this process sees it. Raises MeshError.
     """
 
     __slots__ = (
@@ -40,7 +51,10 @@ class Target:
         "gates",
         "mesh_id",
         "name",
+        "program",
+        "runtime",
         "shape",
+        "suffix",
         "view",
         "whole",
     )
@@ -53,14 +67,21 @@ class Target:
         shape: Shape,
         whole: Shape,
         about: Callable[[str, int], tuple[str, int]],
+        program: ForeignProgram | None = None,
+        suffix: str = "",
     ) -> None:
-        self.mesh_id = mesh_id
-        self.name = name
-        self.address = address
-        self.shape = shape
-        self.whole = whole
+        self.mesh_id: str = mesh_id
+        self.name: str = name
+        self.address: MeshAddress = address
+        self.shape: Shape = shape
+        self.whole: Shape = whole
         self.view: bytes = msgpack.packb(shape.to_wire())
         self._about = about
+        self.suffix: str = suffix
+        self.program: ForeignProgram | None = program
+        self.runtime: Callable[[], ProcessRuntime] = (
+            current_runtime if program is None else functools.partial(program.runtime, name)
+        )
         self._middles: dict[str, bytes] = {}
         self._links: list[OutLink] = []
         self._links_of: Driver | None = None
@@ -71,7 +92,7 @@ class Target:
         """Return the links to the ranks, in the order of the view."""
         if self._links_of is not driver:
             self._links = [
-                driver.link_to((self.mesh_id, rank, self.name), self.address.rank(self.mesh_id, rank))
+                driver.link_to((self.mesh_id, rank, self.name + self.suffix), self.address.rank(self.mesh_id, rank))
                 for rank in self.shape.ndslice
             ]
             self._links_of = driver
@@ -116,4 +137,28 @@ class Target:
         """Return the target that is the rank at ``position`` alone (a view without dimensions)."""
         rank = self.shape.ndslice[position]
         shape = Shape((), Slice(offset=rank, sizes=(), strides=()))
-        return Target(self.mesh_id, self.name, self.address, shape, self.whole, self._about)
+        return self.view_of(shape)
+
+    def view_of(self, shape: Shape) -> Target:
+        """Return the target that is a part of this one."""
+        return Target(self.mesh_id, self.name, self.address, shape, self.whole, self._about, self.program, self.suffix)
+
+    def urgent(self) -> Target:
+        """Return this target with links of its own, whose calls overtake those on the others."""
+        whole, about, program = self.whole, self._about, self.program
+        return Target(self.mesh_id, self.name, self.address, self.shape, whole, about, program, URGENT)
+
+    def cancel(self, driver: Driver, call_id: int, *, interrupt: bool) -> None:
+        """Tell the ranks that have not answered a call that its answer is not wanted any more. Never blocks."""
+        frame = split_frames(CANCEL, [call_id, interrupt, self.name], [])
+        driver.shield.close()
+        try:
+            for position, out in enumerate(self.links(driver)):
+                if call_id in out.outstanding:
+                    rank = self.shape.ndslice[position]
+                    key = self.mesh_id, rank, CANCELS
+                    beside = driver.link_to(key, self.address.rank(self.mesh_id, rank))
+                    for link in (out, beside):
+                        driver.send(link, frame, call_id, None, position)
+        finally:
+            driver.shield.open()

@@ -12,6 +12,7 @@ from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.selection import fold_ranks
+from meshrt.wire.messages import ABORTED
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["StrayErrors", "UnhandledErrors"]
@@ -63,12 +64,16 @@ class StrayErrors:
 
         if report.said:
             pass
+        elif remote.type == ABORTED:
+            why = f": {one_line(remote.message, _HEADLINE)}" if remote.message else ""
+            self._services.announce(f"{place} has aborted{why}")
         elif remote.type == _STOPPED:
             self._services.call_later(_RECORD_COMES, say)  # whether the script has meant that is known from its record
         else:
             say()
         if record is None or not record.interrupted or report.when <= record.interrupted:
-            self._supervision.stray(mesh_id, Fault(place, remote=remote, what=endpoint))
+            fault = Fault(place, remote=remote, what=endpoint)
+            self._supervision.stray(mesh_id, fault, answered=endpoint == "__init__" and report.said)
 
 
 class UnhandledErrors:

@@ -52,6 +52,10 @@ class Upkeep:
         """Call ``function``, which is short, at every check."""
         self._others.append(function)
 
+    def forget(self, function: Callable[[], None]) -> None:
+        """Call a function no more that was given to `at_look`."""
+        self._others.remove(function)
+
     def end(self) -> None:
         """Stop checking: the directories are about to be removed. Any thread."""
         with self._lock:
@@ -72,7 +76,7 @@ class Upkeep:
         self.mend()
         if self._over:
             return
-        for function in self._others:
+        for function in tuple(self._others):
             function()
         if time.monotonic() - self._refreshed >= REFRESH:
             self._refreshed = time.monotonic()

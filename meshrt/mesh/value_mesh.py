@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, Self, TypeVar
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from meshrt.selection import MeshTrait, Point, Shape, counted, fold_ranks, group_by_value
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["ValueMesh"]
 
@@ -87,6 +93,90 @@ class ValueMesh(MeshTrait, Generic[R]):
         if not 0 <= rank < len(self._values):
             raise IndexError(f"rank {rank} is out of range: {self._own_shape} has {counted(len(self._values))}")
         return self._values[rank]
+
+    # -- one value out of many
+
+    @overload
+    def reduce(self, function: Callable[[R, R], R]) -> R: ...
+
+    @overload
+    def reduce(self, function: Callable[[R, R], R], over: str | Iterable[str]) -> ValueMesh[R]: ...
+
+    def reduce(self, function: Callable[[R, R], R], over: str | Iterable[str] | None = None) -> R | ValueMesh[R]:
+        """Combine the values in rank order: ``function(function(first, second), third)`` and so on.
+
+        Args:
+            function: Combines two values.
+            over: The dimension, or dimensions, whose values are combined; None: all of them.
+        Returns:
+            The combined value; with ``over``, a `ValueMesh` with the other dimensions.
+        Raises:
+            KeyError: There is no such dimension.
+        """
+        if over is None:
+            return functools.reduce(function, self._values)
+        combined = {over} if isinstance(over, str) else set(over)
+        sizes = self.sizes
+        unknown = sorted(combined - sizes.keys())
+        if unknown:
+            raise KeyError(f"there is no dimension {unknown[0]!r} in {self._own_shape}")
+        kept = {label: size for label, size in sizes.items() if label not in combined}
+        values = [
+            functools.reduce(function, self.slice(**dict(zip(kept, point, strict=True)))._values)
+            for point in itertools.product(*map(range, kept.values()))
+        ]
+        return ValueMesh(Shape.from_extent(kept), values)
+
+    @overload
+    def sum(self) -> R: ...
+
+    @overload
+    def sum(self, over: str | Iterable[str]) -> ValueMesh[R]: ...
+
+    def sum(self, over: str | Iterable[str] | None = None) -> R | ValueMesh[R]:
+        """Add the values up, arrays element by element; ``over``: as in `reduce`."""
+        return self._combine(operator.add, over)
+
+    @overload
+    def max(self) -> R: ...
+
+    @overload
+    def max(self, over: str | Iterable[str]) -> ValueMesh[R]: ...
+
+    def max(self, over: str | Iterable[str] | None = None) -> R | ValueMesh[R]:
+        """Return the largest value; ``over``: as in `reduce`. For arrays: ``reduce(numpy.maximum)``."""
+        return self._combine(max, over)
+
+    @overload
+    def min(self) -> R: ...
+
+    @overload
+    def min(self, over: str | Iterable[str]) -> ValueMesh[R]: ...
+
+    def min(self, over: str | Iterable[str] | None = None) -> R | ValueMesh[R]:
+        """Return the smallest value; ``over``: as in `reduce`. For arrays: ``reduce(numpy.minimum)``."""
+        return self._combine(min, over)
+
+    def _combine(self, function: Callable[[Any, Any], Any], over: str | Iterable[str] | None) -> R | ValueMesh[R]:
+        return self.reduce(function) if over is None else self.reduce(function, over)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return the values as one array: the dimensions of this mesh, then those of a value.
+
+        Values are numbers, arrays or tensors of torch on the CPU, all of one shape.
+
+        Raises:
+            ValueError: The values have different shapes.
+            ModuleNotFoundError: numpy is not installed.
+        """
+        import numpy as np  # optional: values of other kinds need no numpy
+
+        arrays = [np.asarray(value) for value in self._values]
+        shapes = group_by_value((rank, array.shape) for rank, array in enumerate(arrays))
+        if len(shapes) > 1:
+            found = "; ".join(f"ranks {fold_ranks(ranks)}: {shape}" for ranks, shape in shapes[:_REPR_ROWS])
+            raise ValueError(f"the values have different shapes, so they make no array: {found}")
+        return np.stack(arrays).reshape((*self._own_shape.extent.sizes, *arrays[0].shape))
 
     def __repr__(self) -> str:
         """Show equal values once, with the ranks that have them."""

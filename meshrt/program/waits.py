@@ -1,9 +1,10 @@
 """The graph of waits: which ranks, and whether the script, wait for answers of which ranks. Pure.
 
-A node is an actor of a rank, or the script; an edge is a call that it waits for. If edges form a cycle, no member of it
-can go on: an actor serves one message at a time. Two kinds of waits are left out of cycles: those of a concurrent
-endpoint, beside which others run, and those that any of several ranks can end. A chain ends at a concurrent endpoint
-too, because it is not known whether the others wait for that wait.
+A node is an actor of a rank, or the script; an edge is a call that it waits for, or a port that it sends to. If edges
+form a cycle, no member of it can go on: an actor serves one message at a time. Two kinds of waits are left out of
+cycles: those of a concurrent endpoint, beside which others run, and those that any of several ranks can end. A chain
+ends at a concurrent endpoint too, because it is not known whether the others wait for that wait. Who waits for a
+message to a port waits for nobody that is known.
 
 Ranks are looked at one after the other. Only waits that have lasted longer than this takes were there at the same time,
 and only then a cycle is real: `Chain.seconds` is how long all of it has lasted. What counts is the duration of each
@@ -68,6 +69,7 @@ class Chain:
         alike: Further heads, which wait for others of the same actor in the same way.
         seconds: How long all of it has lasted.
         left: Seconds until the first time-out in it ends it; None: no time-out is known.
+        lines: Where in the script its heads wait.
     """
 
     heads: list[Key]
@@ -78,6 +80,12 @@ class Chain:
     alike: list[Key] = field(default_factory=list)
     seconds: float = 0.0
     left: float | None = None
+    lines: Sequence[str] = ()
+
+    @property
+    def has_port(self) -> bool:
+        """Whether one waits for a port: any thread of the other one may take from that, so a cycle is not certain."""
+        return any(wait.port for step in self.steps for wait in step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +128,10 @@ class WaitGraph:
     def chains(self, shown: Callable[[Key], bool] = lambda key: True) -> list[Chain]:
         """Return the cycles, then the other chains; each waiting node is in at least one of them.
 
-        Empty if only the script waits: that the script waits for its ranks is not worth a line.
-
         Args:
             shown: Whether the waits of a node are reported.
         """
         waiting = {key: node for key, node in sorted(self.nodes.items()) if node.waits and key[:2] not in self.ranks}
-        if not waiting.keys() - {SCRIPT}:
-            return []
         cycles = _cycles(
             {key: [target for wait in _holding(node) for target in targets_of(wait)] for key, node in waiting.items()}
         )
@@ -155,7 +159,8 @@ class WaitGraph:
         return Chain([cycle[0]], [[wait] for wait in waits], cycle=True, seconds=_least(waits), left=_first_end(waits))
 
     def _chain(self, head: Key, waiting: Mapping[Key, Waiter], inside: set[Key], covered: set[Key]) -> Chain:
-        chain = Chain([head], [], seconds=_least(waiting[head].waits))
+        waits = waiting[head].waits
+        chain = Chain([head], [], seconds=_least(waits), lines=sorted({wait.line for wait in waits if wait.line}))
         key = head
         while True:
             covered.add(key)
@@ -209,15 +214,13 @@ def _first_end(waits: Iterable[Wait]) -> float | None:
 
 def _together(waits: Iterable[Wait]) -> list[Wait]:
     """Return the waits of a gather merged: one wait for each endpoint."""
-    found: dict[tuple[str, str, str, bool, bool], set[int]] = {}
-    counts: dict[tuple[str, str, str, bool, bool], int] = {}
+    found: dict[tuple[str, str, str, bool, bool, bool], set[int]] = {}
+    counts: dict[tuple[str, str, str, bool, bool, bool], int] = {}
     for wait in waits:
-        key = (wait.mesh_id, wait.actor, wait.endpoint, wait.any, wait.collective)
+        key = (wait.mesh_id, wait.actor, wait.endpoint, wait.any, wait.collective, wait.port)
         found.setdefault(key, set()).update(wait.ranks)
         counts[key] = counts.get(key, 0) + wait.count - len(wait.ranks)
-    return [
-        Wait(*key[:3], tuple(sorted(ranks)), len(ranks) + counts[key], key[3], key[4]) for key, ranks in found.items()
-    ]
+    return [Wait(*key[:3], tuple(sorted(ranks)), len(ranks) + counts[key], *key[3:]) for key, ranks in found.items()]
 
 
 def _cycles(edges: Mapping[Key, Sequence[Key]]) -> list[list[Key]]:
@@ -271,7 +274,7 @@ def _folded(chains: Iterable[Chain]) -> list[Chain]:
         names = tuple(
             tuple((wait.mesh_id, wait.actor, wait.endpoint, wait.any) for wait in step) for step in chain.steps
         )
-        key = (chain.heads[0][0], chain.heads[0][2], names, tuple(chain.ends), chain.cycle)
+        key = (chain.heads[0][0], chain.heads[0][2], names, tuple(chain.ends), chain.cycle, chain.has_port)
         known = found.setdefault(key, chain)
         if known is not chain:
             known.alike += members_of(chain)

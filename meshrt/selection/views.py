@@ -29,7 +29,10 @@ def slice_shape(shape: Shape, selectors: Mapping[str, object]) -> Shape:
     """
     for label, selector in selectors.items():
         if label not in shape.labels:
-            raise TypeError(f"Shape does not have dimension labeled {label!r}: {shape}")
+            from meshrt.selection.grammar.complaints import near_miss  # start-up: `difflib`
+
+            hint = near_miss(label, shape.labels)
+            raise TypeError(f"Shape does not have dimension labeled {label!r}: {shape}{hint}")
         if isinstance(selector, slice):
             shape = shape.select(label, selector)
             continue

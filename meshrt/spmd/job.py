@@ -77,33 +77,40 @@ class _Ranks:
         size: How many there are.
         local_size: How many of them are on the first host: they are the first ones.
         has_parent: Whether the process runs that has started this one.
+
+    Attributes:
+        mesh_id: Their mesh; "": it alone has ranks so far.
     """
 
     def __init__(self, size: int, local_size: int, has_parent: Callable[[], bool]) -> None:
         self._size = size
         self._local_size = local_size
         self._has_parent = has_parent
-        #: Those of the first host that have ended, and whether a signal with which launchers end a job was the cause.
-        self._local_ends: dict[int, bool] = {}
-        self._joined = 0
-        self._alive = 0
+        self.mesh_id: str = ""
+        self._joined: set[int] = set()
+        #: Those that have ended, and whether a signal with which launchers end a job was the cause.
+        self._ends: dict[int, bool] = {}
         self._changed = threading.Condition()
 
-    def born(self, _mesh_id: str, _rank: int) -> None:
+    def born(self, mesh_id: str, rank: int) -> None:
         """One has joined."""
-        self._change(1, 1)
+        if mesh_id == (self.mesh_id or mesh_id):
+            with self._changed:
+                self._joined.add(rank)
+                self._ends.pop(rank, None)
+                self._changed.notify_all()
 
-    def gone(self, _mesh_id: str, rank: int, fate: Fate) -> None:
-        """One has ended."""
-        if rank < self._local_size:
-            self._local_ends[rank] = fate.signal in _ENDS
-        self._change(0, -1)
+    def gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        """One has ended, perhaps before it had joined."""
+        if mesh_id == (self.mesh_id or mesh_id):
+            with self._changed:
+                self._joined.add(rank)
+                self._ends[rank] = fate.signal in _ENDS
+                self._changed.notify_all()
 
-    def _change(self, joined: int, alive: int) -> None:
-        with self._changed:
-            self._joined += joined
-            self._alive += alive
-            self._changed.notify_all()
+    def _is_over(self) -> bool:
+        """Whether all that have joined have ended."""
+        return self._joined == self._ends.keys()
 
     def wait(self) -> None:
         """Wait for the end of all.
@@ -115,22 +122,23 @@ class _Ranks:
         seen = 0
         with self._changed:
             while self._has_more(seen):
-                self._changed.wait_for(lambda: not self._alive or self._is_ended())
+                self._changed.wait_for(lambda: self._is_over() or self._is_ended())
                 if self._is_ended():
-                    self._changed.wait_for(lambda: not self._alive, _OTHERS)
+                    self._changed.wait_for(self._is_over, _OTHERS)
                     return
-                seen = self._joined
+                seen = len(self._joined)
 
     def _is_ended(self) -> bool:
         """Whether the launcher has ended the ranks of the first host."""
-        return len(self._local_ends) == self._local_size and any(self._local_ends.values())
+        local = [self._ends.get(rank) for rank in range(self._local_size)]
+        return None not in local and any(local)
 
     def _has_more(self, seen: int) -> bool:
         """Wait for one that joins, beyond those that have; for the first one as long as it may come."""
         if seen == self._size:
             return False
         deadline = time.monotonic() + _NEXT
-        while not self._changed.wait_for(lambda: self._joined > seen, _LOOK):
+        while not self._changed.wait_for(lambda: len(self._joined) > seen, _LOOK):
             if seen == 0 and self._has_parent():
                 deadline = time.monotonic() + _NEXT
             elif time.monotonic() > deadline:
@@ -152,6 +160,7 @@ def _run(spec: JobSpec) -> None:
     root.services.rank_gone.append(ranks.gone)
     asked = MeshSpec.make(spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
     mesh = start_mesh(asked, Hosts())
+    ranks.mesh_id = mesh.mesh_id
     root.runtime.tree.actor_spawned(mesh.mesh_id, spec.actor, shape)
     ranks.wait()
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from meshrt.actor.actor import Actor
-from meshrt.actor.endpoint import endpoint
 from meshrt.engine.launch.script import Script
+
+if TYPE_CHECKING:
+    from meshrt.mesh.typed import Actor, endpoint
+else:  # a rank need not load meshes for it
+    from meshrt.actor.actor import Actor
+    from meshrt.actor.endpoint import endpoint
 
 __all__ = ["Main"]
 

@@ -6,7 +6,8 @@
         --welcome--> joined --program gone--> alone
         `--- `wait` returns False: the script begins, and the process joins when it can
 
-Nothing of it may end the process, or delay its script by more than `wait` is given.
+Nothing of it may end the process, or delay its script by more than `wait` is given. A breakpoint waits until it has
+joined.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from meshrt.actor import pdbhook
+from meshrt.actor.breakpoints import UntilJoined
 from meshrt.actor.joined import JoinedRank, MainCall
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.host.child import Birth, Plumbing
@@ -82,6 +85,11 @@ class Membership:
         #: Why it has not joined, so far.
         self.why = "the host agent of the job is not there"
         self._late = False
+        who = "this process" if main.context.base_rank < 0 else f"rank {main.context.base_rank}"
+        self._hook = UntilJoined(self._settled, "" if main.quiet else who, lambda: self.why)
+        if sys.breakpointhook is sys.__breakpointhook__:
+            pdbhook.install()
+            sys.breakpointhook = self._hook
         threading.Thread(target=self._run, name="meshrt-join", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
@@ -118,6 +126,8 @@ class Membership:
                         os.close(descriptor)
             # Last: the script begins now, and may close all descriptors. Their numbers are those of its own files then.
             self._settled.set()
+            if self._rank is None:
+                self._hook.end()
             if self._told is not None:
                 self._told("" if self._rank is not None else self.why)
 

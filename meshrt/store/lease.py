@@ -69,11 +69,11 @@ class Lease:
 
     def __init__(self, lender: Lender, loan: Loan, mapping: Mapping | Copies | None = None) -> None:
         self._lender = lender
-        self.loan = loan
+        self.loan: Loan = loan
         #: Kept once it is known: it outlives the host agent.
         self._mapping = mapping
         #: A child was forked while it was held, which may look at it for as long as it lives.
-        self.for_ever = False
+        self.for_ever: bool = False
         _live[id(self)] = weakref.ref(self)
 
     @called_by_python

@@ -64,9 +64,9 @@ class Mapping:
         address = _libc.mmap(None, size, protection, flags, descriptor, offset)
         if address == _FAILED:
             raise _error(f"{size} bytes of shared memory cannot be mapped")
-        self.address = address
+        self.address: int = address
         self._private = private
-        self.size = size
+        self.size: int = size
         weakref.finalize(self, _libc.munmap, address, size).atexit = False
 
     def window(self, start: int, size: int, keep: object) -> memoryview:

@@ -124,6 +124,11 @@ class Packer:
         if not large and not mentioned:
             return Parcel(*codec.lay_out(data, buffers))
         to = Recipients(self._registrars, receivers(), unsent)
+        if mentioned and any(not host.machine and not host.agent_pid for host in to.away):
+            raise MeshError(
+                "there is a reference in it, and another program has no part in the shared memory of this one; "
+                "expected the object itself, such as reference.get()"
+            )
         if to.away or not to.known:
             self._registrars.wait_for_home()
         # Brought to other machines now, or kept until those there have taken it.

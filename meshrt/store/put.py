@@ -7,10 +7,10 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from meshrt.errors import ArgumentNotSerializable
 from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.transport.process import current_runtime
 from meshrt.wire.codec import EncodeError
+from meshrt.wire.refused import argument_refused
 
 if TYPE_CHECKING:
     from meshrt.store.refs import ObjectRef
@@ -45,7 +45,7 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
     try:
         return cast("ObjectRef[T]", store.put(value, lazy=lazy, spill=spill, site=call_site()))
     except EncodeError as error:
-        raise ArgumentNotSerializable(f"put(): {error}") from error.__cause__
+        raise argument_refused(f"put(): {error}", error.__cause__) from error.__cause__
 
 
 def call_site() -> str:

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from meshrt.errors import UsageError
 from meshrt.store.lease import Lease, Reading, of_this_message
@@ -15,6 +15,13 @@ from meshrt.wire import codec
 __all__ = ["ObjectRef", "mentions", "references_exist"]
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    #: For type checkers a reference fits every parameter: it arrives as its object.
+    _Argument = Any
+else:
+    _Argument = object
+
 _sending = threading.local()
 _exist = False
 
@@ -47,7 +54,7 @@ def mentions() -> Iterator[dict[int, Lease]]:
         _sending.found = outer
 
 
-class ObjectRef(Generic[T]):
+class ObjectRef(Generic[T], _Argument):  # type: ignore[misc]
     """An object in the store of a host; it exists for as long as a process holds a reference or sees its arrays.
 
     As an argument or in a result it arrives as the object, or as a reference if it was put with ``lazy=True``.
@@ -66,8 +73,8 @@ class ObjectRef(Generic[T]):
         self._lease = lease
         #: Start and size of the pickle and of each of its buffers.
         self._lengths = lengths
-        self.lazy = lazy
-        self.site = site
+        self.lazy: bool = lazy
+        self.site: str = site
 
     @property
     def nbytes(self) -> int:

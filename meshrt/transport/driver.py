@@ -20,6 +20,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.transport.connecting import Connector
 from meshrt.transport.dialling import Dialler
 from meshrt.transport.disconnects import Disconnects
+from meshrt.transport.expiry import Expiry
 from meshrt.transport.link import SILENCE_LOOK_SECONDS
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.lostlinks import LostLinks
@@ -31,6 +32,7 @@ from meshrt.transport.waiting import Waiting
 from meshrt.wire.addresses import RankAddress
 from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import Identity
+from meshrt.wire.messages import PORTS
 
 __all__ = ["Driver"]
 
@@ -59,6 +61,7 @@ class Driver(Waiting):
     Attributes:
         queues: Messages that were sent and not written yet.
         lost: Marks links as lost, and fails the calls that wait there.
+        expiry: Ends calls whose time has passed.
         full: `Queues.full`. Empty: no call is refused.
     """
 
@@ -72,12 +75,13 @@ class Driver(Waiting):
     ) -> None:
         super().__init__(tree.switch)
         self._tree = tree
+        self.expiry: Expiry = Expiry(self.clock, tree.call_later)
         table = LinkTable(self._epoll, self.background)
-        self.queues = Queues(table, tree, self)
+        self.queues: Queues = Queues(table, tree, self)
         disconnects = Disconnects(table, tree, self._look)
         self._dialler = Dialler(connector or Connector(), secret, identity, tree, table, disconnects, self.wake)
         self._reader = Reader(table, self._dialler, disconnects, claim, self.background)
-        self.lost = LostLinks(table, tree, disconnects, self._reader, self.queues.full, self._look)
+        self.lost: LostLinks = LostLinks(table, tree, disconnects, self._reader, self.queues.full, self._look)
         self._table = table
         self._disconnects = disconnects
         #: An answer that no thread waits for is looked for soon.
@@ -90,7 +94,7 @@ class Driver(Waiting):
         self._marked = self.lost.marked
         self._deadlines = disconnects.deadlines
         self._actions = self.queues.actions
-        self.full = self.queues.full
+        self.full: set[OutLink] = self.queues.full
 
     # -- links
 
@@ -106,12 +110,13 @@ class Driver(Waiting):
 
     def outstanding(self) -> dict[int, Receiver]:
         """Return the receivers that wait for answers, by the number of the call."""
-        links = self._table.all()
+        links = [out for out in self._table.all() if out.key[2] != PORTS]
         return {call_id: owed[0] for out in links for call_id, owed in out.outstanding.copy().items()}
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether a call of this process waits for an answer of a rank."""
-        return any(out.outstanding for key, out in tuple(self._links.items()) if key[:2] == (mesh_id, rank))
+        links = tuple(self._links.items())
+        return any(out.outstanding for key, out in links if key[:2] == (mesh_id, rank) and key[2] != PORTS)
 
     def receivers(self, outs: list[OutLink], *, block: bool) -> list[Identity] | None:
         """Return the processes behind some links; those that have ended are left out.

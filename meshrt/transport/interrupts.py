@@ -77,7 +77,7 @@ class Shield:
         self._depth = 0
         self._wake = wake
         #: An interrupt has arrived in the section, or where it could not be raised.
-        self.pending = False
+        self.pending: bool = False
 
     def install(self) -> None:
         """Take over SIGINT if Python's default handler is in place and this is the main thread.
@@ -91,6 +91,18 @@ class Shield:
             signal.signal(signal.SIGINT, self._on_interrupt)
             _in_place[:] = [self]
 
+    def take_part(self) -> None:
+        """Be respected by the handler that is in place now or later: this one, if there is none."""
+        if installed() is _none:
+            self.install()
+        _others.append(self)
+
+    def leave(self) -> None:
+        """Undo `take_part`. Any thread."""
+        if self in _others:
+            _others.remove(self)
+            self.uninstall()
+
     def uninstall(self) -> None:
         """Give SIGINT back."""
         if get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._on_interrupt:
@@ -98,11 +110,12 @@ class Shield:
             _in_place.clear()
 
     def _on_interrupt(self, _number: int, frame: FrameType | None) -> None:
-        if self._depth:
-            self.pending = True
-            self._wake()
-        else:
-            self._interrupt(frame)
+        for shield in (self, *_others):
+            if shield._depth:
+                shield.pending = True
+                shield._wake()
+                return
+        self._interrupt(frame)
 
     def _interrupt(self, frame: FrameType | None) -> None:
         self.pending = False
@@ -140,6 +153,8 @@ class Shield:
 
 
 _in_place: list[Shield] = []
+#: Those of connections to other programs.
+_others: list[Shield] = []
 _none = Shield()
 
 

@@ -23,7 +23,7 @@ from typing import Protocol
 from meshrt.errors import ProtocolError
 from meshrt.transport.dropping import QUESTION_BYTES
 from meshrt.wire.frames import Frame, FrameDecoder
-from meshrt.wire.handshake import UNKNOWN_PEER
+from meshrt.wire.handshake import UNKNOWN_PEER, Identity
 
 __all__ = ["LATER", "SILENCE_LOOK_SECONDS", "Connection", "Link", "kept", "peer_of", "same_user"]
 
@@ -33,6 +33,9 @@ SILENCE_LOOK_SECONDS = 1.0
 _RECV = 1 << 18
 #: ... where there is no memory for that.
 _RECV_SMALL = 1 << 12
+# The C library maps memory of this size anew for each read, until some of it was freed once (M_MMAP_THRESHOLD grows): a
+# call took a third more time in a rank. Ranks inherit it from the process that they are forked from.
+bytes(_RECV)
 _IOV = 64
 #: The kernel cannot do it now: the socket is full or empty, or memory is short. It is tried again.
 LATER = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
@@ -75,28 +78,31 @@ class Link:
         "error",
         "reader_gone",
         "sock",
+        "urgent",
     )
 
     def __init__(self, sock: Connection, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self.sock = sock
+        self.sock: Connection = sock
         self._fd = sock.fileno()
         self._decoder = decoder or FrameDecoder()
         self._lock = threading.Lock()
         #: The process that has dialled, as it says itself.
-        self.client = UNKNOWN_PEER
+        self.client: Identity = UNKNOWN_PEER
+        #: Its calls overtake those of other links (`meshrt.wire.messages.URGENT`).
+        self.urgent: bool = False
         #: Asked for once: see `peer`.
         self._peer = -1
         self.backlog: deque[memoryview | bytes] = deque()
-        self.backlog_bytes = 0
+        self.backlog_bytes: int = 0
         #: How many of the last ones in it belong to their sender, which may change them.
         self._borrowed = 0
-        self.closed = False
+        self.closed: bool = False
         #: Why its stream has ended, if that was an error.
         self.error: OSError | None = None
         #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.
-        self.reader_gone = False
+        self.reader_gone: bool = False
 
     def fileno(self) -> int:
         """Return the descriptor; the same number after `close`."""

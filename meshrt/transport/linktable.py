@@ -33,7 +33,7 @@ class LinkTable:
         self._background = background
         self.by_key: dict[tuple[str, int, str], OutLink] = {}
         self.by_fd: dict[int, OutLink] = {}
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
 
     def obtain(self, key: tuple[str, int, str], address: RankAddress) -> tuple[OutLink, bool]:
         """Return the link to ``key``, and whether it was made now."""

@@ -61,7 +61,7 @@ class LostLinks:
         self._full = full
         self._look = look
         self.marked: deque[tuple[OutLink, Fate]] = deque()
-        self.collecting = False
+        self.collecting: bool = False
 
     def watch(self, out: OutLink) -> None:
         """Mark a link as lost when its rank ends. Any thread."""

@@ -41,7 +41,7 @@ from meshrt.hooks.fate import Fate
 from meshrt.transport.link import Link, kept
 from meshrt.wire.addresses import RankAddress
 from meshrt.wire.frames import Buffer, Frame
-from meshrt.wire.handshake import UNKNOWN_PEER, ClientHandshake
+from meshrt.wire.handshake import UNKNOWN_PEER, ClientHandshake, Identity
 
 __all__ = ["Early", "LinkState", "Loss", "OutLink", "Receiver"]
 
@@ -85,7 +85,7 @@ class Early:
 
     def __init__(self) -> None:
         self.messages: list[list[Buffer]] = []
-        self.bytes = 0
+        self.bytes: int = 0
         self._kept = 0
 
     def append(self, parts: list[Buffer]) -> None:
@@ -124,13 +124,13 @@ class OutLink:
     )
 
     def __init__(self, key: tuple[str, int, str], address: RankAddress) -> None:
-        self.key = key
-        self.address = address
+        self.key: tuple[str, int, str] = key
+        self.address: RankAddress = address
         #: The process at the other end: `UNKNOWN_PEER` before the link is open.
-        self.server = UNKNOWN_PEER
+        self.server: Identity = UNKNOWN_PEER
         self.link: Link | None = None
         #: The rank is on another machine.
-        self.elsewhere = False
+        self.elsewhere: bool = False
         #: Identifies the search for a way to it that is under way.
         self.search: object | None = None
         #: Not None while both sides prove that they hold the secret.
@@ -138,18 +138,18 @@ class OutLink:
         #: Sent before the link was open; None while it is open.
         self.early: Early | None = Early()
         #: How often the rank has hung up before both sides were proved.
-        self.refusals = 0
+        self.refusals: int = 0
         #: call id -> (receiver, position) of the calls that have not been answered.
         self.outstanding: dict[int, tuple[Receiver, int]] = {}
-        self.writing = False
+        self.writing: bool = False
         #: The actor was stopped, as far as is known here.
-        self.stopped = False
+        self.stopped: bool = False
         #: There is no connection: the actor was stopped, or the rank restarts. The next call makes one.
-        self.idle = False
+        self.idle: bool = False
         #: The connection has ended, or cannot be made.
-        self.disconnected = False
+        self.disconnected: bool = False
         #: Why it could not be made; "" if that is not known.
-        self.trouble = ""
+        self.trouble: str = ""
         #: Why the link is lost.
         self.fate: Fate | None = None
         #: How the process has ended whose place the process at the other end has taken.

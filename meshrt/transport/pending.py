@@ -48,7 +48,7 @@ class Pending:
     def __init__(self, driver: _Driver) -> None:
         self._driver = driver
         self._callbacks: list[Callable[[], None]] | None = None
-        self.finished = False
+        self.finished: bool = False
 
     def finish(self) -> None:
         """Mark it done and wake the threads that wait. Any thread; the second time is a no-op."""
@@ -78,6 +78,12 @@ class Pending:
             None: It is no answer to a call, or it is done.
         """
         return None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not run a callback that was given to `when_done`; a no-op if it has run. Any thread."""
+        with self._driver.callback_lock:
+            if self._callbacks is not None and callback in self._callbacks:
+                self._callbacks.remove(callback)
 
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
         """Run ``callback`` when done, on the thread that completes it (at once if done already).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from meshrt.errors import ForkedMeshError, ShutdownError, UsageError
@@ -63,6 +63,7 @@ class ProcessRuntime:
         host: The name of that host; "": that of this machine.
         mesh_id, rank: Which rank this is; "" and 0 in the root.
         certificate: Returns that of the program; None: it has one machine.
+        machine: The number of this machine, where there is no store to say it.
     """
 
     def __init__(
@@ -78,20 +79,23 @@ class ProcessRuntime:
         mesh_id: str = "",
         rank: int = 0,
         certificate: Callable[[], Certificate | None] = lambda: None,
+        machine: int = 0,
     ) -> None:
+        #: Of the host; it begins with that of the program.
         self.run_id = run_id
-        self.directory = os.fsdecode(address.directory)
+        self.program_id: str = run_id.partition(".")[0]
+        self.directory: str = os.fsdecode(address.directory)
         #: Where this process listens, as a mesh of its own or as a rank.
-        self.own_address = MeshAddress((address,), 1)
+        self.own_address: MeshAddress = MeshAddress((address,), 1)
         self.secret = secret
         self.tree = tree
         self.is_root = is_root
-        self.host = host or socket.gethostname()
+        self.host: str = host or socket.gethostname()
         self.mesh_id = mesh_id
         self.rank = rank
-        self.pid = os.getpid()
-        self.driver = (
-            Driver(secret, tree)
+        self.pid: int = os.getpid()
+        self.driver: Driver = (
+            Driver(secret, tree, connector=Connector(lambda: machine, certificate, secret, tree.relay))
             if store is None
             else Driver(
                 secret,
@@ -101,9 +105,13 @@ class ProcessRuntime:
                 Connector(lambda: store.identity().machine, certificate, secret, tree.relay),
             )
         )
-        self.call_ids = itertools.count(1)
+        self.call_ids: Iterator[int] = itertools.count(1)
         #: Read as a `meshrt.store.store.Store`, which this floor does not know.
         self.store: Any = store
+        #: By number: the channels that are open in this process (`meshrt.actor.inboxes.Inbox`).
+        self.inboxes: dict[str, Any] = {}
+        #: It is being stopped: who sends to its channels is told of that, and not of each channel that is closed then.
+        self.stopping: bool = False
         #: Kept here by `meshrt.mesh`: who owns the meshes that this process has made, and the root's process as a mesh
         #: of one.
         self.owner: Any = None

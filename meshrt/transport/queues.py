@@ -40,7 +40,7 @@ class Written:
 
     def __init__(self, outs: list[OutLink]) -> None:
         self._outs = outs
-        self.since = time.monotonic_ns()
+        self.since: int = time.monotonic_ns()
 
     @property
     def finished(self) -> bool:

@@ -26,7 +26,7 @@ class RootPipe:
     """The root's end, in its runtime directory."""
 
     def __init__(self, directory: str | Path) -> None:
-        self.path = Path(_path(directory))
+        self.path: Path = Path(_path(directory))
         self._descriptors: list[int] = []
         self.make()
 

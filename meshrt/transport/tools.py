@@ -30,7 +30,7 @@ from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake, Secret
 from meshrt.wire.peer import Answered, Requests
 from meshrt.wire.tree import TO_TERMINAL, Event, Request, ToTerminal
 
-__all__ = ["TOKEN", "Program", "ToolConnection", "connect", "own_program", "programs", "publish"]
+__all__ = ["TOKEN", "Program", "ToolConnection", "connect", "own_program", "program_at", "programs", "publish"]
 
 #: The file with the token that a terminal proves.
 TOKEN = "tools.token"
@@ -88,6 +88,17 @@ def _read(directory: Path) -> Program | None:
         return None
 
 
+def program_at(directory: Path, run_id: str) -> Program | None:
+    """Return a program of this user: that of a runtime directory, or what has its id elsewhere; None: it does not run.
+
+    Raises UsageError if the directory of the programs is not safe.
+    """
+    found = _read(directory)
+    if found is not None and found.run_id == run_id:
+        return found
+    return next((program for program in programs() if program.run_id == run_id), None)
+
+
 def programs() -> list[Program]:
     """Return the running programs of this user, the oldest first. Raises UsageError if their directory is not safe."""
     found = [_read(entry) for base in places.runtime_bases() for entry in base.iterdir()]
@@ -110,7 +121,7 @@ class ToolConnection:
         leftover: bytes,
         pid: int,
         on_event: Callable[[str, Body], None],
-        on_close: Callable[[], None],
+        on_close: Callable[[], object],
     ) -> None:
         self.pid = pid
         self._sock = sock
@@ -120,7 +131,7 @@ class ToolConnection:
         self._on_close = on_close
         self._requests = Requests(self._send)
         self._send_lock = threading.Lock()
-        self.closed = False
+        self.closed: bool = False
         self._thread = threading.Thread(target=self._read_loop, name="meshrt-tool", daemon=True)
         self._thread.start()
 
@@ -170,6 +181,10 @@ class ToolConnection:
         if threading.current_thread() is not self._thread:
             self._thread.join(2.0)
 
+    def abandon(self) -> None:
+        """Close the socket in a forked child: the program is to see the end of the parent."""
+        self._sock.close()
+
     def _read_loop(self) -> None:
         data = self._leftover
         try:
@@ -202,7 +217,7 @@ def _ended() -> ConnectionError:
 def connect(
     program: Program,
     on_event: Callable[[str, Body], None] = lambda _event, _body: None,
-    on_close: Callable[[], None] = lambda: None,
+    on_close: Callable[[], object] = lambda: None,
 ) -> ToolConnection:
     """Connect to a program.
 

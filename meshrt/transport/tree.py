@@ -45,8 +45,12 @@ class Tree(Protocol):
 class ProgramTree(Tree, Protocol):
     """The control tree, as far as the calls of a process need it."""
 
-    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
-        """Tell the root that an actor is about to be built on a view of a mesh. Any thread."""
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape, *, owned: bool = True) -> None:
+        """Tell the root that an actor is about to be built on a view of a mesh. Any thread.
+
+        Args:
+            owned: The actor that runs on this thread owns it (in the script: the script).
+        """
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again, as far as an actor is concerned. Any thread."""

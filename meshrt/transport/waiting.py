@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from meshrt.hooks.facts import UnreadError
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.interrupts import Shield
 from meshrt.transport.pending import Finishing, Pending
@@ -56,12 +57,12 @@ class Waiting(ABC):
 
     def __init__(self, switch: Callable[[bool], None]) -> None:
         self._switch = switch
-        self.clock = HoldClock()
-        self.waits = Waits(self.clock)
+        self.clock: HoldClock = HoldClock()
+        self.waits: Waits = Waits(self.clock)
         # Written at each wait: the same dict.
         self._waits = self.waits.entries
-        self.shield = Shield(self.wake)
-        self.callback_lock = threading.RLock()
+        self.shield: Shield = Shield(self.wake)
+        self.callback_lock: threading.RLock = threading.RLock()
         self._epoll = select.epoll()
         try:
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -86,8 +87,8 @@ class Waiting(ABC):
         self._alerts = 0
         #: Called with every error that a wait raises.
         self.on_error: Callable[[BaseException], None] | None = None
-        #: Called with the number of a failure that an answer brings, and the call: reading the answer raises it.
-        self.on_failure: Callable[[str, tuple[str, str, str]], None] | None = None
+        #: Called with the number of a failure that an answer brings: reading the answer raises it.
+        self.on_failure: Callable[[str, UnreadError], None] | None = None
         #: Wake the tasks that await, to look at the alarm.
         self.alerted: set[Callable[[], None]] = set()
         #: Called when a wait of a thread or an asyncio task has ended, on that thread; None: it is not wanted.

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
+from types import CoroutineType, FrameType
 from typing import TYPE_CHECKING, cast
 
+from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.hooks.facts import Wait
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.pending import Pending
@@ -67,7 +71,8 @@ class Waits:
 
     def all(self) -> list[Wait]:
         """See `meshrt.hooks.services.RootServices.script_waits`."""
-        return [wait for found in tuple(self.entries.values()) if (wait := self._describe(*found)) is not None]
+        found = [(waiter, self._describe(*entry)) for waiter, entry in tuple(self.entries.items())]
+        return [replace(wait, line=_line_of(waiter)) for waiter, wait in found if wait is not None]
 
     def _describe(self, pending: Pending, since: float, deadline: float | None) -> Wait | None:
         wait = pending.awaited()
@@ -75,3 +80,29 @@ class Waits:
             return None
         left = None if deadline is None else max(0.0, deadline - self._clock.now())
         return replace(wait, seconds=time.monotonic() - since, left=left)
+
+
+def _line_of(waiter: object) -> str:
+    """Return the innermost line of user code of a thread, or of a task that is suspended; "" if there is none."""
+    own = [frame for frame in _frames_of(waiter) if _is_of_user(frame.f_code.co_filename)]
+    return f"{own[-1].f_code.co_filename}:{own[-1].f_lineno}" if own else ""
+
+
+def _frames_of(waiter: object) -> Iterator[FrameType]:
+    """Yield the frames, outermost first."""
+    if isinstance(waiter, int):
+        frames, frame = [], sys._current_frames().get(waiter)
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        yield from reversed(frames)
+        return
+    coroutine: object = cast("asyncio.Task[object]", waiter).get_coro()
+    while isinstance(coroutine, CoroutineType):
+        if coroutine.cr_frame is not None:
+            yield coroutine.cr_frame
+        coroutine = coroutine.cr_await
+
+
+def _is_of_user(filename: str) -> bool:
+    return not (filename.startswith(RUNTIME_FILES) or is_library_file(filename))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import copyreg
 import functools
+import hashlib
 import io
 import pickle
 import sys
@@ -29,6 +30,7 @@ __all__ = [
     "Reducers",
     "decode",
     "describe",
+    "digest",
     "encode",
     "flat",
     "lay_out",
@@ -113,6 +115,44 @@ def pickled(value: object) -> tuple[bytes, list[memoryview]]:
         buffers.clear()
         data = _cloudpickle(value, callback, reducers)
     return data, buffers
+
+
+def digest(value: object) -> str:
+    """Return a digest that plain data have in each process of the program: what is shared within them does not count.
+
+    Classes and functions count by their names, functions by their code as well; what stands around the definition of a
+    class that is sent by value does not, as cloudpickle does not send it. Raises EncodeError.
+    """
+    file = io.BytesIO()
+    pickler = _Digester(file, 5)
+    pickler.fast = True  # without references to what came before: two equal strings may be one object, or two
+    try:
+        pickler.dump(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # as in `pickled`; or it contains itself
+        return hashlib.sha256(b"".join(pickled(value)[:1])).hexdigest()
+    return hashlib.sha256(file.getvalue()).hexdigest()
+
+
+class _Digester(pickle.Pickler):
+    """Pickles classes and functions as texts: those of a script are not found by name in other processes."""
+
+    def reducer_override(self, obj: object) -> tuple[type[bytes], tuple[bytes]]:
+        """Called by pickle for what is no plain data."""
+        if obj is bytes or not isinstance(obj, type | types.FunctionType):
+            return NotImplemented  # type: ignore[no-any-return]  # as pickle documents it
+        if isinstance(obj, types.FunctionType):
+            return bytes, (f"{obj.__module__}.{obj.__qualname__} ".encode() + obj.__code__.co_code,)
+        return bytes, (f"{obj.__module__}.{_name_of(obj)} ".encode(),)
+
+
+def _name_of(cls: type) -> str:
+    """Return the name that a class has in each process: where it is sent by value, without what stands around it."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    by_value = cloudpickle is not None and cls.__module__ in cloudpickle.list_registry_pickle_by_value()
+    sent = by_value or cls.__module__ == "__main__" or "<locals>" in cls.__qualname__
+    return cls.__name__ if sent else cls.__qualname__
 
 
 def reduce_with(reducers: Callable[[], Reducers | None]) -> None:

@@ -27,6 +27,8 @@ __all__ = ["LENGTH_MAX", "Address", "Catalogue", "Message", "control_frame", "pa
 Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
 
+#: Bytes of most messages: what `msgpack.packb` allocates at once is much for a process that is near a limit.
+_BUFFER = 512
 #: What is nested as deep as msgpack reads could not be passed on inside another message. So a message that may hold
 #: anything is encoded inside so many lists, of one byte each, and sent without them.
 _ENVELOPES = 32
@@ -139,7 +141,7 @@ def passed_frame(message: Message, payload: memoryview | bytes, address: Address
 
 def _packed(value: object, plain: Callable[[object], object]) -> bytes:
     # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
-    packed: bytes = msgpack.packb(value, default=plain, unicode_errors="backslashreplace")
+    packed: bytes = msgpack.Packer(default=plain, unicode_errors="backslashreplace", buf_size=_BUFFER).pack(value)
     return packed
 
 

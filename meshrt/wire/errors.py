@@ -97,6 +97,14 @@ def failure_of(chain: ErrorChain) -> str:
         raise ProtocolError("an error message that cannot be read") from None
 
 
+def headline_of(chain: ErrorChain) -> str:
+    """Return type and message of the error. Raises ProtocolError as `failure_of`."""
+    try:
+        return f"{chain[0][0]}: {chain[0][1]}" if chain[0][1] else str(chain[0][0])
+    except (TypeError, LookupError):
+        raise ProtocolError("an error message that cannot be read") from None
+
+
 def error_from_wire(chain: ErrorChain) -> RemoteException:
     """Inverse of `error_to_wire`. Raises ProtocolError for foreign data."""
     remote: RemoteException | None = None

@@ -54,6 +54,8 @@ PAYLOAD_MAX = 64 << 30
 MORE = 0x80
 _PREFIX = struct.Struct(">IBI")
 _TOTAL = struct.Struct(">Q")
+#: Bytes of most headers: what `msgpack.packb` allocates, 256 KiB, is much for a process that is near a limit.
+_HEADER = 256
 #: From this size on a payload is received straight into memory of its own.
 _DIRECT = 64 << 10
 _ANONYMOUS = 8 << 20
@@ -99,7 +101,7 @@ class Unreceived:
 
 def pack_header(kind: int, header: object, payload_length: int = 0) -> bytes:
     """Return the bytes that precede a payload of ``payload_length`` bytes (at most `CHUNK`)."""
-    packed: bytes = msgpack.packb(header)
+    packed = _packed(header)
     return _PREFIX.pack(len(packed) + payload_length, kind, len(packed)) + packed
 
 
@@ -108,7 +110,12 @@ def split_frames(kind: int, header: object, parts: Sequence[Buffer]) -> list[Buf
 
     Payload parts are not copied, except that small ones may be joined with the header.
     """
-    return split_packed(kind, msgpack.packb(header), parts)
+    return split_packed(kind, _packed(header), parts)
+
+
+def _packed(header: object) -> bytes:
+    packed: bytes = msgpack.Packer(buf_size=_HEADER).pack(header)
+    return packed
 
 
 def split_packed(kind: int, packed: bytes, parts: Sequence[Buffer]) -> list[Buffer]:

@@ -152,13 +152,13 @@ class ClientHandshake:
         self._nonce = _nonce(identity)
         self._buffer = b""
         #: The server has proved itself.
-        self.proved = False
-        self.done = False
+        self.proved: bool = False
+        self.done: bool = False
         #: Why the server does not let it in.
-        self.refused = ""
-        self.leftover = b""
+        self.refused: str = ""
+        self.leftover: bytes = b""
         #: The server, once it has proved itself.
-        self.server = UNKNOWN_PEER
+        self.server: Identity = UNKNOWN_PEER
 
     def hello(self) -> bytes:
         """Return the first bytes to send."""

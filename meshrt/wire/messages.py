@@ -3,8 +3,11 @@
 Data links (caller to actor, one link per pair; both directions in the order sent)::
 
     CALL    [call id, endpoint, view, lengths, flags]     payload: pickled (args, kwargs)
-    INIT    [call id, class label, view, lengths]         payload: pickled (class, args, kwargs, set-up)
+    INIT    [call id, class label, view, lengths]         payload: pickled (set-up, class, args, kwargs, creator)
+            ... + [digest, label]                         of a singleton: it may have been built already, from the same
     STOP    [call id]                                     end the actor after what was sent before
+    CANCEL  [call id, interrupt, actor]                   the answer of a CALL is not wanted any more
+    PORT    [number, port, lengths, is error, ack, watch] payload: pickled value, or exception, for a port
     RESULT  [call id, lengths or nil]                     payload: pickled value; nil stands for None
     ERROR   [call id, error, lengths, kind]               payload: the pickled exception, may be missing
     STATE   [0, stopped]                                  to every caller: the actor was stopped, or begins again
@@ -27,7 +30,26 @@ The address is the receiver (root to rank) or the sender (rank to root) of a mes
 
 from __future__ import annotations
 
-__all__ = ["CALL", "CONTROL", "ERROR", "INIT", "NO_ERROR", "NO_REPLY", "PIECE", "RESULT", "STATE", "STOP", "STORED"]
+__all__ = [
+    "ABORTED",
+    "CALL",
+    "CANCEL",
+    "CANCELS",
+    "CONTROL",
+    "ERROR",
+    "INIT",
+    "NO_ERROR",
+    "NO_REPLY",
+    "PIECE",
+    "PORT",
+    "PORTS",
+    "RESULT",
+    "STATE",
+    "STOP",
+    "STOPPED_ITSELF",
+    "STORED",
+    "URGENT",
+]
 
 CALL = 1
 INIT = 2
@@ -35,6 +57,8 @@ STOP = 3
 RESULT = 4
 ERROR = 5
 STATE = 6
+CANCEL = 7
+PORT = 8
 CONTROL = 16
 PIECE = 17
 
@@ -43,6 +67,18 @@ STORED = 0x40
 
 #: The error of an ERROR that is described by its kind alone.
 NO_ERROR = [["", "", "", [], ""]]
+
+#: The type of the error of an ERROR whose kind is "ended" (before the call ran) or "ending" (in it): the actor has
+#: ended itself, by `abort` or by `stop`. Its message is the reason.
+ABORTED = "meshrt.errors.ActorAborted"
+STOPPED_ITSELF = "meshrt.errors.MeshStopped"
+
+#: A caller that names this as its actor sends each CANCEL on that link, too (`meshrt.actor.cancelling`).
+CANCELS = "?"
+#: A process that names this as the actor sends to ports of the other one (`meshrt.actor.inboxes`).
+PORTS = "."
+#: A caller that names its actor with this behind it has urgent calls on that link: they are served before others.
+URGENT = "!"
 
 #: Flag of a CALL that is not answered (`broadcast`).
 NO_REPLY = 1

@@ -29,6 +29,7 @@ __all__ = [
     "DimensionsNamed",
     "Ended",
     "FilePart",
+    "FindSingleton",
     "Held",
     "Hold",
     "Initialized",
@@ -135,6 +136,13 @@ class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
     own_devices: bool = False
 
 
+class FindSingleton(Operation[Spawned], frozen=True, tag="mesh.singleton"):
+    """The process of the singleton ``actor``; ``create``: it is started if there is none."""
+
+    actor: str
+    create: bool
+
+
 class Initialized(Data, frozen=True):
     """All ranks of a mesh run; or ``why`` not."""
 
@@ -155,15 +163,23 @@ class StopMesh(Operation[Nothing], frozen=True, tag="mesh.stop"):
     why: str
 
 
+class EndMade(Operation[Nothing], frozen=True, tag="mesh.end-made"):
+    """An actor of this rank was stopped: what it has made is to end, and is answered when it has, or after a while."""
+
+    actor: str
+    why: str
+
+
 # ---- a rank reports
 
 
 class Told(Report, frozen=True, tag="mesh.told"):
-    """Code was given an error that says that a process has ended."""
+    """Code was given an error: a process has ended, or (``failure``, its number) an ``__init__`` has raised."""
 
     mesh: str
     rank: int
     pid: int
+    failure: str = ""
 
 
 class AllowRestarts(Report, frozen=True, tag="mesh.restarts"):
@@ -176,11 +192,15 @@ class AllowRestarts(Report, frozen=True, tag="mesh.restarts"):
 
 
 class ActorSpawned(Report, frozen=True, tag="mesh.actor"):
-    """An actor is about to be built on a view of a mesh (`Shape.to_wire`)."""
+    """An actor is about to be built on a view of a mesh (`Shape.to_wire`).
+
+    ``spawner``: the actor of this rank that spawns it ("": no actor runs); None: it has no owner.
+    """
 
     mesh: str
     actor: str
     view: Sequence[object]
+    spawner: str | None = None
 
 
 class DimensionsNamed(Report, frozen=True, tag="mesh.dimensions"):
@@ -255,7 +275,7 @@ class CutOff(Report, frozen=True, tag="cut"):
     """What a rank still does at the end of the grace.
 
     Attributes:
-        calls: Actor and endpoint of the calls that run: the first ones.
+        calls: Actor and endpoint of the calls that run: the first ones; "" and a step of the exit of the interpreter.
         waiting: How many have not begun, and whether there may be more.
     """
 
@@ -275,6 +295,13 @@ class Hold(Operation[Nothing], frozen=True, tag="hold"):
 
 class Cut(Operation[Nothing], frozen=True, tag="cut"):
     """The grace is over: calls are reported (`CutOff`) and interrupted."""
+
+
+class EndActor(Operation[Nothing], frozen=True, tag="end-actor"):
+    """The owner of an actor has ended, and the actor ends with it. ``why``: the owner has failed."""
+
+    actor: str
+    why: str
 
 
 class Stopped(Operation[Nothing], frozen=True, tag="stopped"):

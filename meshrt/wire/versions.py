@@ -68,20 +68,16 @@ def _digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def difference(agent: Versions, root: Versions) -> str:
-    """Return why an agent cannot work for a program; "" if it can."""
+def difference(agent: Versions, root: Versions, who: str = "") -> str:
+    """Return why an agent, or another process, cannot work for a program; "" if it can. ``who``: what it is called."""
+    who = who or f"host {agent.host}"
     if _minor(agent.python) != _minor(root.python):
-        return (
-            f"host {agent.host} runs Python {agent.python}, the script Python {root.python}; "
-            "expected the same minor version"
-        )
+        return f"{who} runs Python {agent.python}, the script Python {root.python}; expected the same minor version"
     if agent.meshrt != root.meshrt:
-        return (
-            f"host {agent.host} has meshrt {agent.meshrt}, the script meshrt {root.meshrt}; expected the same version"
-        )
+        return f"{who} has meshrt {agent.meshrt}, the script meshrt {root.meshrt}; expected the same version"
     if agent.messages and root.messages and agent.messages != root.messages:
         return (
-            f"host {agent.host} has another meshrt {agent.meshrt} than the script: its messages are "
+            f"{who} has another meshrt {agent.meshrt} than the script: its messages are "
             f"{agent.messages}, those of the script {root.messages}; expected the same sources"
         )
     return ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from meshrt import proc_mesh
+from meshrt import Future, proc_mesh
 from tests.dap import debugged
 from tests.dap.client import RequestFailed
 from tests.dap.debugged import Debugged
@@ -35,7 +37,7 @@ def test_lines() -> None:
         assert ide.root.threads() == [{"id": 1, "name": "mesh: 2 ranks, 0 stopped"}]
 
         ide.set_breakpoints(SOURCE, [marked_line(SOURCE, "step")])
-        call = trainer.step.call(1)
+        call: Future[Any] = trainer.step.call(1)
         ide.stopped(2)
         assert ide.root.threads() == [{"id": 1, "name": "mesh: 2 ranks, 2 stopped"}]
         # Those that run beside them are asked, too: what one has is compared with what the others have.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshrt import ActorError, MeshError, proc_mesh
+from meshrt import ActorError, Future, MeshError, proc_mesh
 from tests.dap import debugged
 from tests.dap.client import RequestFailed
 from tests.dap.debugged import AsyncDebugged, Debugged
@@ -114,7 +114,7 @@ def test_exceptions() -> None:
         seen: dict[str, list[int]] = {}
         for kind in ("uncaught", "raised", "userUnhandled"):
             ide.set_exceptions(kind)
-            call = trainer.fail.call_one()
+            call: Future[Any] = trainer.fail.call_one()
             lines = seen[kind] = []
             while True:
                 wait_until(lambda call=call: rank.stop is not None or call.done(), WAIT)  # type: ignore[misc]
@@ -177,7 +177,7 @@ def test_pauses() -> None:
     other.initialized.get(WAIT)
     with router() as served:
         # It comes to a loop that runs already, and stops in that very frame, while it is still being attached.
-        call = trainer.wait.call_one("loop")
+        call: Future[Any] = trainer.wait.call_one("loop")
         ide = served.ide()
         ide.set_breakpoints(SOURCE, [line("hot")])
         with ide:

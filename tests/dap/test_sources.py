@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from meshrt import proc_mesh
+from meshrt import Future, proc_mesh
 from tests.dap import debugged
 from tests.dap.debugged import Debugged
 from tests.dap.router import router
@@ -72,7 +73,7 @@ def test_code_of_others_and_paths_of_another_machine(tmp_path: Path) -> None:
                     json.__file__, [marked_line_of(json.__file__, "return _default_encoder.encode(obj)")]
                 )
                 (rank,) = ide.children(1)
-                call = trainer.dumped.call_one([1])
+                call: Future[Any] = trainer.dumped.call_one([1])
                 if not mine:
                     ide.stopped()
                     assert [frame["name"] for frame in rank.stack()][:2] == ["dumps", "dumped"]

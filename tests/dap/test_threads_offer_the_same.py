@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
 import pytest
 
-from meshrt import ActorError, MeshError, proc_mesh
+from meshrt import ActorError, Future, MeshError, proc_mesh
 from meshrt.hooks.facts import Body
 from tests.dap import debugged
 from tests.dap.debugged import Debugged
@@ -58,7 +59,7 @@ def test_stops_of_all_kinds() -> None:
 
         # A step is that of all that stand, wherever, or of one if that is asked for; the eyes stay at the chosen one.
         ide.set_breakpoints(SOURCE, [line("step")])
-        call = trainer.step.call(1)
+        call: Future[Any] = trainer.step.call(1)
         stops(ide, 2)
         ask("next", threadId=first, singleThread=True)
         assert [stop["threadId"] for stop in stops(ide, 1)] == [first]

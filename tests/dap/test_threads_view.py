@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meshrt import proc_mesh
+from meshrt import Future, proc_mesh
 from meshrt.hooks.facts import Body
 from meshrt.mesh.program import start_root
 from tests.dap import debugged
@@ -47,7 +47,7 @@ def test_four_ranks() -> None:
         assert list(threads) == [f"gpus={rank} (rank {rank})" for rank in range(4)]
         numbers = list(threads.values())
 
-        call = trainer.step.call(3)
+        call: Future[Any] = trainer.step.call(3)
         came = stops(ide, 4)
         assert sorted(each["threadId"] for each in came) == sorted(numbers)
         # The eyes of a person stay at the first.

@@ -266,7 +266,7 @@ def test_code_that_came_by_value(gate: Path) -> None:
             return result
 
     Local.__module__ = "__main__"
-    code: Any = Local.add.__code__
+    code = vars(Local)["add"].__code__
     worker = proc_mesh(gpus=1).spawn("worker", Local).get(WAIT)
     with desk() as root:
         answer = put(root, spec(file=Path(__file__).name, line=code.co_firstlineno + 2))

@@ -91,7 +91,7 @@ def test_no_program() -> None:
     assert done.stderr.startswith("meshrt debug: no meshrt program of this user is running")
     for named in (["1"], ["--pid", "1"]):
         done = run_python("-m", "meshrt.debug", *named)
-        assert done.returncode == 2 and done.stderr.startswith("meshrt debug: process 1 is no meshrt")
+        assert done.returncode == 2 and done.stderr.startswith("meshrt debug: process 1 is not a meshrt")
     for more, expected in (
         (["--pid", "2"], "expected RUN or --pid RUN, not both"),
         (["--open", "f"], "cannot be combined with RUN"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
+from meshrt import Actor, ActorError, Future, MeshError, endpoint, proc_mesh
 from meshrt.debug.dumpfile import LinkedError, read_dump
 from meshrt.debug.rank_operations import CompleteAtRank, Ended, Evaluate, SetModes, Stopped, Value
 from meshrt.inspect.facts import DictFacts, NumberFacts
@@ -117,7 +117,7 @@ def test_an_abort_is_no_failure() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     with desk() as root:
         root.ask(SetModes({"worker": "on"}))
-        answer = worker.fail.call_one()
+        answer: Future[Any] = worker.fail.call_one()
         root.stopped()
         root.let_go()
         with pytest.raises(ActorError):

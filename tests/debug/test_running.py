@@ -241,7 +241,7 @@ def test_post_mortem_at_any_time() -> None:
         result = mesh.fail.call((1, 2))
         me.wait("worker", "ranks(1,2)")
         me.heard("2 ranks of worker (1-2) failed at working.py")
-        assert "after an exception (c delivers it): worker 1-2" in me("list")
+        assert "stopped on an exception; `c` passes it to the caller: worker 1-2" in me("list")
         assert me("cast worker ranks(post-mortem) p secret") == "[1] 7\n[2] 14\n"
         assert me("continue") == "2 ranks of worker (1-2): resumed\n"
         with pytest.raises(ActorError, match="is bad"):

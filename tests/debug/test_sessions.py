@@ -266,7 +266,7 @@ def test_post_mortem_after_a_stop() -> None:
         me("cast debugee ranks(1) c")
         me.heard("rank 1 of debugee failed at actors.py")
         me.wait("debugee")
-        assert "after an exception (c delivers it): debugee 1" in me("list")
+        assert "stopped on an exception; `c` passes it to the caller: debugee 1" in me("list")
         assert "ValueError: rank 1 is bad" in me("attach debugee 1")
         assert f"({line_of('raise')})fail()" in me("bt")
         assert me("p rank") == "1\n"

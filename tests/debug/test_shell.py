@@ -148,18 +148,20 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
         for name in (str(other.pid), found.run_id):
             done = run_python("-m", "meshrt", "postmortem", name)
             assert done.returncode == 0 and "LookupError: rank 0 fails" in done.stdout
-            assert f"the program (pid {other.pid}) still runs; this is its last failure so far" in done.stderr
+            assert f"it still runs (pid {other.pid}), and this is its last failure so far" in done.stderr
             assert (
-                f"(pid {other.pid}) still runs, and may fail"
+                f"still runs (pid {other.pid}), and may fail"
                 in run_python("-m", "meshrt", "postmortem", name, "--list").stderr
             )
             assert json.loads(meshrt("postmortem", name, "--list", "--json"))["running"] == other.pid
             assert json.loads(meshrt("postmortem", name, "--rank", "0", "--json"))["running"] == other.pid
         relative = run_python("-m", "meshrt", "postmortem", "failure-1.json", cwd=found.run_directory)
-        assert f"the program (pid {other.pid}) still runs" in relative.stderr
+        assert f"it still runs (pid {other.pid})" in relative.stderr
         other.communicate("\n", timeout=WAIT)
     entry = ps()["failed"][0]
     assert (entry["program"], entry["outcome"]) == (found.run_id, "handled")
+    ended = run_python("-m", "meshrt", "postmortem", found.run_id).stderr
+    assert re.search(rf"{found.run_id}, .*, failed on \d+-\d+-\d+ [\d:]+, \d+ s ago; it has ended", ended)
     said = next(line for line in meshrt("ps", *PATIENT).splitlines() if found.run_id in line)
     assert said.startswith("ended ") and "ago, after a failure that it had handled: failing rank 0" in said
     assert "the program had handled this failure, and ended otherwise" in meshrt("postmortem", found.run_id)
@@ -180,7 +182,7 @@ def test_one_program_of_several() -> None:
     with another_program() as other:
         (program,) = ps(str(other.pid))["programs"]
         assert program["pid"] == other.pid and "failed 0 s" not in meshrt("ps", program["program"])
-        assert "'other' is no meshrt program of this user; name one by its id or its pid: pid" in meshrt(
+        assert "'other' is not a meshrt program of this user; name one by its id or its pid: pid" in meshrt(
             "ps", "other", code=2
         )
         assert "no command 'postmortm'; did you mean 'postmortem'?" in meshrt("postmortm", code=2)
@@ -222,7 +224,7 @@ def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -
     for command in (("memory",), ("timeline", str(tmp_path / "out.json")), ("ps",)):
         said = meshrt(*command, run, code=2)
         assert f"program {run} has ended; meshrt logs {run} shows what it has printed" in said
-    assert "is no meshrt program" in meshrt("logs", "4711", "talker", code=2)
+    assert "is not a meshrt program" in meshrt("logs", "4711", "talker", code=2)
 
 
 def test_what_follows_is_shown_until_the_program_ends() -> None:
@@ -298,7 +300,7 @@ def test_a_program_is_named_by_pid_id_or_directory() -> None:
     assert program is not None
     for name in ("", str(program.pid), program.run_id, str(program.run_directory)):
         assert choose(name, how="--pid") == program
-    with pytest.raises(NoProgram, match=f"'other' is no .* of this user; .*: pid {program.pid}: .*{program.run_id}"):
+    with pytest.raises(NoProgram, match=f"'other' is not a .* of this user; .*: pid {program.pid}: .*{program.run_id}"):
         choose("other", how="--pid")
 
 

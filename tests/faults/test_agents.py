@@ -132,7 +132,9 @@ def test_work_that_is_lost_with_its_agent_while_the_mesh_ends_is_a_failure() -> 
 
 
 @pytest.mark.row("C7")
-def test_all_agents_die_and_the_program_goes_on() -> None:
+def test_all_agents_die_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The second host may be lost so much later that it is a failure of its own.
+    monkeypatch.setattr(meshrt, "unhandled_fault_hook", lambda _failure: None)
     for _ in range(3):
         victims = proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("victim", Victim).get(LONG)
         pids = victims.pid.call().get(LONG).values()

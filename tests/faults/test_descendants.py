@@ -138,14 +138,15 @@ def test_what_a_rank_detaches_ends_with_this_rank_and_with_no_other(end: str, pr
     other = victims.slice(n=1) if end == "death" else others.slice(n=0)
     own = [first.daemon.call_one("double").get(LONG), first.apply.call_one(detach).get(LONG)]
     foreign = [other.daemon.call_one("double").get(LONG), other.apply.call_one(detach).get(LONG)]
+    pids = [each.pid.call_one().get(LONG) for each in (first, other)]  # a wait behind the death would tell of it
     if end == "death":
-        os.kill(first.pid.call_one().get(LONG), signal.SIGKILL)
+        os.kill(pids[0], signal.SIGKILL)
         all_gone(own, GONE)
     else:
         mesh.stop()
         assert not any(map(is_alive, own))
     assert all(map(is_alive, foreign))
-    os.kill(other.pid.call_one().get(LONG), signal.SIGKILL)
+    os.kill(pids[1], signal.SIGKILL)
     all_gone(foreign, GONE)
 
 

@@ -223,7 +223,7 @@ class Lingering(Actor):
         self.tasks: list[asyncio.Task[None]] = []
 
     def note(self, text: str) -> None:
-        (self.folder / f"{text}-{meshrt.current_actor_name()}").touch()
+        (self.folder / f"{text}-{meshrt.context().actor_instance.name}").touch()
 
     @endpoint
     def pid(self) -> int:

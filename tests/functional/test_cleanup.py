@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt import Actor, current_actor_name, current_rank, endpoint, proc_mesh
+from meshrt import Actor, context, current_rank, endpoint, proc_mesh
 from tests.support.screen import Screen
 
 
@@ -28,7 +28,7 @@ class Notes(Actor):
     def __cleanup__(self, exc: object) -> None:
         if self.fail:
             raise OSError("cleaning failed")
-        with (self.folder / f"{current_actor_name()}-{os.getpid()}").open("a") as file:
+        with (self.folder / f"{context().actor_instance.name}-{os.getpid()}").open("a") as file:
             file.write(f"{exc} {self.count}\n")
 
 

@@ -12,11 +12,14 @@ from meshrt import (
     Actor,
     ActorError,
     ActorMesh,
+    CallCancelled,
     MeshStopped,
+    Port,
     concurrent_endpoint,
     current_rank,
     endpoint,
     proc_mesh,
+    testing,
 )
 from tests.support.waiting import wait_until
 
@@ -125,3 +128,82 @@ def test_what_does_not_end_with_the_grace_is_cancelled_before_the_cleanup(notes:
     with pytest.raises(MeshStopped):
         endless.get(WAIT)
     assert notes.read_text() == "cancelled\ncleaned up\n"
+
+
+# -- those that answer by a port
+
+
+class Ported(Actor):
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.events: list[str] = []
+
+    @concurrent_endpoint(explicit_response_port=True)
+    async def start(self, port: Port[str], name: str) -> None:
+        port.send(f"{name} has begun")
+        try:
+            await self.open.wait()
+            self.events.append(f"{name} has ended")
+        except asyncio.CancelledError:
+            self.events.append(f"{name} was cancelled")
+            raise
+
+    @concurrent_endpoint(explicit_response_port=True)
+    async def hold(self, _port: Port[str]) -> None:
+        self.events.append("held")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.events.append("let go")
+
+    @concurrent_endpoint(explicit_response_port=True)
+    async def fail(self, _port: Port[str]) -> None:
+        await asyncio.sleep(0)
+        raise ValueError("raised")
+
+    @endpoint
+    def come_in(self) -> None:
+        self.open.set()
+
+    @endpoint
+    def told(self) -> list[str]:
+        return self.events
+
+
+def test_a_call_that_is_answered_goes_on() -> None:
+    ported = proc_mesh(n=1).spawn("ported", Ported)
+    for name in ("first", "second"):
+        assert ported.start.call_one(name).get(WAIT) == f"{name} has begun"
+    with pytest.raises(ValueError, match="raised"):
+        ported.fail.call_one().get(WAIT)
+    assert ported.told.call_one().get(WAIT) == []
+    ported.come_in.call_one().get(WAIT)
+    wait_until(lambda: ported.told.call_one().get(WAIT) == ["first has ended", "second has ended"], WAIT)
+
+
+def test_one_that_owes_its_answer_is_cancelled_with_its_call() -> None:
+    ported = proc_mesh(n=1).spawn("ported", Ported)
+    held = ported.hold.call_one()
+    wait_until(lambda: ported.told.call_one().get(WAIT) == ["held"], WAIT)
+    assert held.cancel()
+    assert isinstance(held.exception(WAIT), CallCancelled)
+    wait_until(lambda: held.ended, WAIT, "the rank has said that it runs no more")
+    assert ported.told.call_one().get(WAIT) == ["held", "let go"]
+    unstarted = ported.hold.call_one()
+    unstarted.cancel()
+    wait_until(lambda: unstarted.ended, WAIT)
+    assert ported.start.call_one("next").get(WAIT) == "next has begun"
+
+
+def test_those_that_run_when_their_actor_is_stopped_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.actor.concurrent._GRACE", 0.1)
+    with testing.local_mesh(n=1) as mesh:
+        ported = mesh.spawn("ported", Ported)
+        started, held = ported.start.call_one("first"), ported.hold.call_one()
+        assert started.get(WAIT) == "first has begun"
+        events = ported.told.call_one().get(WAIT)
+        assert events == ["held"]
+        ported.stop()
+        with pytest.raises(MeshStopped):
+            held.get(WAIT)
+        assert started.get(WAIT) == "first has begun"

@@ -7,12 +7,9 @@ import contextvars
 import threading
 from typing import Any
 
-import pytest
-
 from meshrt import (
     Actor,
     Point,
-    UsageError,
     context,
     current_actor_name,
     current_rank,
@@ -27,7 +24,7 @@ class Teller(Actor):
     """Tells what it sees."""
 
     def __init__(self) -> None:
-        self.built = (dict(current_rank()), current_size(), current_actor_name())
+        self.built = (dict(current_rank()), current_size(), context().actor_instance.name)
 
     @endpoint
     def at_init(self) -> Any:
@@ -42,11 +39,16 @@ class Teller(Actor):
             "rank": point.rank,
             "is_point": isinstance(point, Point),
             "size": current_size(),
-            "name": current_actor_name(),
+            "name": instance.name,
             "spawned_at": dict(instance.rank),
             "class": instance.class_name,
             "same": context().message_rank == point,
         }
+
+    @endpoint
+    def full_name(self) -> str:
+        assert context().actor_instance.creator is not None
+        return current_actor_name()
 
     @endpoint
     def in_a_thread(self) -> Any:
@@ -122,7 +124,22 @@ def test_in_threads_of_user_code() -> None:
 def test_in_the_script() -> None:
     assert current_size() == {} and current_rank().rank == 0 and dict(current_rank()) == {}
     assert context().message_rank == current_rank()
-    with pytest.raises(UsageError, match="no actor runs here"):
-        current_actor_name()
-    with pytest.raises(UsageError, match="no actor runs here"):
-        _ = context().actor_instance
+    script = context().actor_instance
+    assert (script.name, script.creator, str(script), current_actor_name()) == ("root", None, "<root>", "<root>")
+
+
+class Maker(Actor):
+    @endpoint
+    def make(self) -> tuple[str, str]:
+        inner = proc_mesh(n=1).spawn("inner", Teller)
+        return current_actor_name(), inner.full_name.call_one().get(20)
+
+
+def test_the_full_name_tells_who_made_an_actor() -> None:
+    mesh = proc_mesh(f=2)
+    name = f"<root>.<{__name__}.Teller the_name"
+    names = mesh.spawn("the_name", Teller).full_name.call().get(20).values()
+    assert names == [f"{name}{{'f': {rank}/2}}>" for rank in (0, 1)]
+    maker, inner = mesh.slice(f=1).spawn("maker", Maker).make.call_one().get(20)
+    assert maker == f"<root>.<{__name__}.Maker maker{{}}>"
+    assert inner == f"{maker}.<{__name__}.Teller inner{{'n': 0/1}}>"

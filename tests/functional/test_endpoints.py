@@ -235,12 +235,12 @@ def test_what_is_no_endpoint_says_so() -> None:
     with pytest.raises(NotAnEndpointError, match=r"Derived\.limit is no endpoint; an actor's data"):
         derived.limit  # noqa: B018
     with pytest.raises(AttributeError, match=r"Echo has no endpoint 'gret'; did you mean 'greet'\?"):
-        echo.gret  # noqa: B018
+        echo.gret  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"no endpoint 'zzz'; it has apply, echo, greet"):
-        echo.zzz  # noqa: B018
+        echo.zzz  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(echo, "_private") and not hasattr(echo, "__len_hint__")
     with pytest.raises(TypeError, match=r"echo\.greet is an endpoint of a mesh: use echo\.greet\.call\("):
-        echo.greet("Ann")
+        echo.greet("Ann")  # type: ignore[operator]  # wrong on purpose
 
 
 def test_the_error_of_a_rank_is_caught_by_its_own_type() -> None:

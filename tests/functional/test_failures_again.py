@@ -30,6 +30,33 @@ def test_what_was_handled_is_not_the_cause_of_what_was_not(tmp_path: Path) -> No
     assert "ValueError" not in root and "FAILED LATER" not in done.stderr
 
 
+@pytest.mark.parametrize("fails", ["everywhere.broadcast", "forgotten = one.everywhere.call"])
+def test_what_was_handled_is_not_the_cause_of_what_nobody_has_read(fails: str, tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "one = trainer.slice(n=1)\n"
+        "try: one.everywhere.call_one('raise ValueError(\"caught\")').get()\n"
+        "except ValueError: pass\n"
+        f"{fails.replace('everywhere.b', 'one.everywhere.b')}('raise KeyError(\"unseen\")')\n"
+        "one.everywhere.call_one('pass').get()",
+    )
+    assert done.returncode == 1
+    root = root_of(done.stderr)
+    assert "KeyError: 'unseen'" in root and "[certain" in root and "caught" not in done.stderr.partition("=====")[2]
+
+
+def test_a_rank_may_pass_an_error_on_long_after_it_got_it(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "try: trainer.slice(n=2).everywhere.call_one('raise ValueError(\"earlier\")').get()\n"
+        "except ValueError: pass\n"
+        "trainer.slice(n=1).passes_on.call_one(trainer.slice(n=3), 2.5).get()",
+    )
+    root = root_of(done.stderr)
+    assert root.startswith("ROOT CAUSE  trainer rank 3 (n=3)") and "OSError: fatal" in root and "[certain" in root
+    assert "of which no record has come" not in done.stderr and "earlier" not in root
+
+
 def test_a_failure_that_was_only_counted_ends_the_script_with_a_report(tmp_path: Path) -> None:
     done = program(
         tmp_path,
@@ -179,8 +206,8 @@ def test_a_script_that_ctrl_c_ends_dies_by_it_whatever_is_executed_meanwhile(tmp
 
 IN_A_HURRY = """
 from meshrt.failure.root import Failures
-def collect(self, error, collect=Failures.collect):
-    collect(self, error)
+def collect(self, error, collect=Failures.collect, **how):
+    collect(self, error, **how)
     os.kill(os.getpid(), signal.SIGINT)
 Failures.collect = collect
 os.environ["SCRIPT"] = str(os.getpid())

@@ -33,6 +33,7 @@ class Nested(Actor):
 def test_this_host_has_no_dimensions() -> None:
     assert isinstance(this_host(), HostMesh)
     assert this_host().sizes == {} and len(this_host()) == 1
+    assert this_host() == this_host() and len({this_host(), this_host()}) == 1
 
 
 def test_spawn_procs_takes_the_dimensions_per_host() -> None:

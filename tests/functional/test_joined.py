@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,8 +20,9 @@ import psutil
 import pytest
 
 from meshrt.spmd.parts import JOB_PROGRAM
+from tests.support.free_port import free_port
 from tests.support.programs import environment
-from tests.support.waiting import wait_until
+from tests.support.waiting import holds_within, wait_until
 
 _SECONDS = 60
 TRAIN = """\
@@ -64,6 +65,7 @@ class Job:
     runtime: str
     stop: Path
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    port: int = field(default_factory=free_port)
 
     @property
     def env(self) -> dict[str, str]:
@@ -75,15 +77,14 @@ class Job:
         ranks: int = 2,
         before: Sequence[str] = (),
         options: Sequence[str] = (),
+        only: Sequence[int] = (),
         **variables: str,
     ) -> Job:
-        """Start ``python -m meshrt BEFORE run OPTIONS WORDS`` on each rank."""
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = str(server.getsockname()[1])
-        for rank in map(str, range(ranks)):
+        """Start ``python -m meshrt BEFORE run OPTIONS WORDS`` on each rank, or some."""
+        for rank in map(str, only or range(ranks)):
             env = {
                 **self.env, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables,
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port), **variables,
             }  # fmt: skip
             command = [sys.executable, "-m", "meshrt", *before, "run", *options, *words]
             self.processes.append(
@@ -98,11 +99,19 @@ class Job:
             )
         return self
 
-    def train(self, code: str = "", *, ranks: int = 2, options: Sequence[str] = (), **variables: str) -> Job:
+    def train(
+        self,
+        code: str = "",
+        *,
+        ranks: int = 2,
+        options: Sequence[str] = (),
+        only: Sequence[int] = (),
+        **variables: str,
+    ) -> Job:
         """Start `TRAIN`, which executes ``code`` first."""
         path = self.folder / "train.py"
         path.write_text(TRAIN)
-        return self.start(str(path), str(self.stop), code, ranks=ranks, options=options, **variables)
+        return self.start(str(path), str(self.stop), code, ranks=ranks, options=options, only=only, **variables)
 
     def meshrt(self, *words: str, fails: bool = False) -> str:
         """Run a command beside the job; returns what it prints."""
@@ -114,7 +123,15 @@ class Job:
 
     def wait_for(self, text: str, *words: str) -> None:
         """Wait until a command prints this."""
-        wait_until(lambda: text in self.meshrt(*words, fails=True), _SECONDS, text)
+        said: list[str] = []
+
+        def is_said() -> bool:
+            said.append(self.meshrt(*words, fails=True))
+            return text in said[-1]
+
+        if not holds_within(_SECONDS, is_said):
+            ended = {number: process.communicate() for number, process in enumerate(self.processes) if process.poll()}
+            raise AssertionError(f"expected {text!r}; meshrt {shlex.join(words)} said {said[-1]!r}; ended: {ended}")
 
     def ended(self) -> list[Ended]:
         """Have `TRAIN` end, and wait for all processes."""
@@ -193,6 +210,22 @@ def test_a_breakpoint_for_all_stops_all_ranks(job: Job) -> None:
     job.wait_for("| main ", "list")  # before that, there may be no program
     wait_until(lambda: job.meshrt("list").count("| main ") == 2, _SECONDS, "both are stopped")
     job.meshrt("continue")
+    assert [each.status for each in job.ended()] == [0, 0]
+
+
+def test_a_breakpoint_before_the_process_has_joined_waits_for_that(job: Job, tmp_path: Path) -> None:
+    code = "import meshrt\nif rank == 1: meshrt.breakpoint(all=True, ranks='1')\n"
+    # Rank 0 is there still when the breakpoint of rank 1, which has waited for it, stops it.
+    code += f"while not os.path.exists({str(tmp_path / 'gate')!r}): time.sleep(0.01)"
+    (late,) = job.train(code, only=[1]).processes
+    assert late.stderr is not None
+    for line in late.stderr:
+        if line.startswith("meshrt: rank 1 is at a breakpoint, and stops there when it has joined; it has not: "):
+            break
+    job.train(code, only=[0])
+    wait_until(lambda: job.meshrt("list", fails=True).count("| main ") == 2, _SECONDS, "both are stopped")
+    job.meshrt("continue")
+    (tmp_path / "gate").touch()
     assert [each.status for each in job.ended()] == [0, 0]
 
 
@@ -344,6 +377,14 @@ for kind in ("fork", "spawn", "forkserver"):
     job.start(str(path), str(job.stop), code)
     job.wait_for("2: 2 running", "ps")
     assert [(each.status, each.out) for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(2)]
+
+
+def test_an_interpreter_that_takes_its_time_to_end_is_no_rank_that_does_not_answer(job: Job) -> None:
+    # With the GIL; a signal ends one of the pauses.
+    hold = "lambda _self, hold=ctypes.PyDLL(None).usleep: [hold(900_000) for _ in range(8)]"
+    job.train(f"import ctypes\nif rank == 1: slow = type('Slow', (), {{'__del__': {hold}}})()")
+    job.wait_for("2: 2 running", "ps")
+    assert [(each.status, "does not answer" in each.err) for each in job.ended()] == [(0, False), (0, False)]
 
 
 def test_a_script_that_closes_all_descriptors_goes_on(job: Job) -> None:

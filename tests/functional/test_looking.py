@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import ast
-import os
-import signal
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from meshrt import Actor, endpoint, proc_mesh
-from meshrt.inspect.operations import ListRanks, RankRow
+from meshrt import Actor, Channel, Port, endpoint, proc_mesh
+from meshrt.inspect.operations import ListRanks, RankRow, ReadStatus, Where
+from meshrt.inspect.text import render_stacks
+from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.memory.operations import LookAtMemory, WireRank
 from meshrt.mesh.program import start_root
 from meshrt.program.words import silence
 from meshrt.top.operations import Look, RankLook
 from meshrt.transport import tools
+from tests.support.pausing import paused
 from tests.support.programs import environment, run_python
 from tests.support.untyped import asked
 from tests.support.waiting import wait_until
@@ -31,6 +34,18 @@ class Idle(Actor):
 
     @endpoint
     def step(self) -> None: ...
+
+    @endpoint
+    def fail(self) -> None:
+        raise ValueError("no data")
+
+    @endpoint(explicit_response_port=True)
+    def answer_later(self, port: Port[None]) -> None:
+        self.port = port
+
+    @endpoint
+    def answer(self) -> None:
+        self.port.send(None)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +114,58 @@ def test_a_command_that_only_looks_does_not_load_the_debugger() -> None:
         assert "meshrt.debug.broker.broker" in loaded_by("p", *run, "idle", "1 + 1", shown="2")
 
 
+def test_what_the_script_waits_for_and_has_not_read_is_said() -> None:
+    idle = proc_mesh(n=2, name="train").spawn("idle", Idle)
+    idle.step.call().get(WAIT)
+    program = tools.own_program()
+    assert program is not None
+    port, receiver = Channel[int].open()
+    waiting = threading.Thread(target=lambda: receiver.recv().get(WAIT))
+    call = idle.slice(n=1).fail.call_one()
+    connection = tools.connect(program)
+    try:
+        waiting.start()
+        wait_until(lambda: connection.ask(ReadStatus(), WAIT).unread and connection.ask(ReadStatus(), WAIT).waits, WAIT)
+        for told in connection.ask(ReadStatus(), WAIT), connection.ask(Where(), WAIT):
+            assert unread_lines(told) == [
+                "an error that nobody has read: idle.fail() raised on train rank 1: ValueError: no data"
+            ]
+            (line,) = wait_lines(told)
+            assert re.match(rf"the script \({re.escape(__file__)}:\d+\) waits for a message to a port", line)
+        port.send(1)
+        waiting.join(WAIT)
+        with pytest.raises(ValueError, match="no data"):
+            call.get(WAIT)
+        told = connection.ask(ReadStatus(), WAIT)
+        assert (told.unread, told.waits) == ([], [])
+    finally:
+        connection.close()
+
+
+def test_a_rank_that_owes_an_answer_is_seen_to_owe_it() -> None:
+    idle = proc_mesh(n=2).spawn("idle", Idle)
+    idle.slice(n=1).answer_later.broadcast()  # nobody is owed an answer to that
+    idle.step.call().get(WAIT)
+    program = tools.own_program()
+    assert program is not None
+    call = idle.slice(n=0).answer_later.call_one()
+    waiting = threading.Thread(target=lambda: call.get(WAIT))
+    connection = tools.connect(program)
+    try:
+        waiting.start()
+        wait_until(lambda: connection.ask(Where(), WAIT).waits, WAIT)
+        told = connection.ask(Where(), WAIT)
+        owes = "owes the answer of answer_later()"
+        assert f"idle.answer_later() of rank 0, waiting for messages: it {owes}" in wait_lines(told)[0]
+        shown = render_stacks(told)
+        assert shown.count(f"waits for messages, {owes}") == shown.count(owes) - 1 == 1
+        idle.slice(n=0).answer.call_one().get(WAIT)
+        waiting.join(WAIT)
+        assert owes not in render_stacks(connection.ask(Where(), WAIT))
+    finally:
+        connection.close()
+
+
 def test_a_stopped_process_has_one_word_in_every_tool() -> None:
     idle = proc_mesh(n=2).spawn("idle", Idle)
     idle.step.call().get(WAIT)
@@ -115,15 +182,12 @@ def test_a_stopped_process_has_one_word_in_every_tool() -> None:
             top, memory = connection.ask(Look(), WAIT), connection.ask(LookAtMemory(), WAIT)
             return [words(top.ranks), words(memory.ranks)]
 
-        os.kill(mesh.pids[1], signal.SIGSTOP)
-        try:
+        with paused(mesh.pids[1]):
             # The kernel tells of it before any question times out.
             stopped = [("running", ""), ("not-answering", silence("stopped"))]
             assert seen() == [stopped, stopped]
             # Its agent reports it when it has asked the rank.
             wait_until(lambda: words(connection.ask(ListRanks(state="all"), WAIT).rows) == stopped, WAIT)
             assert seen() == [stopped, stopped]
-        finally:
-            os.kill(mesh.pids[1], signal.SIGCONT)
     finally:
         connection.close()

@@ -265,7 +265,7 @@ def test_the_command(tmp_path: Path) -> None:
     shown = command("--exact", "--save", saved, "-n", "1")
     assert f"  {pids[0]}  " not in shown and f"  {pids[1]}  " in shown
     assert "self.batches  list    len 10   = 10.0 MiB  1" in shown and "+3 more, " in shown
-    assert "not explained: " in shown
+    assert "not attributed to variables: " in shown
     holder.slice(n=2).grow.call_one(20 * MIB).get(WAIT)
     grown = command("--diff", saved, "--exact", "-n", "1")
     assert "tests.support.holders.CACHE  dict    len 1    = 20.0 MiB  +20.0 MiB  2" in grown

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import pytest
 
 from meshrt.debug.dap.router.launch_json import ADAPTER
 from meshrt.transport import helper
+from tests.support.free_port import free_port
 from tests.support.programs import ROOT, environment
 from tests.support.waiting import wait_until
 
@@ -92,12 +92,6 @@ class Planted:
 @pytest.fixture
 def planted(tmp_path: Path) -> Planted:
     return Planted(tmp_path)
-
-
-def free_port() -> int:
-    with socket.create_server(("localhost", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextmanager

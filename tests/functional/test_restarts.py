@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorError, ProcessDied, Restart, UsageError, current_rank, endpoint, proc_mesh, this_proc
+from meshrt import (
+    Actor,
+    ActorError,
+    MeshStopped,
+    ProcessDied,
+    Restart,
+    UsageError,
+    current_rank,
+    endpoint,
+    proc_mesh,
+    this_proc,
+)
 from meshrt.mesh import restarts
 from tests.debug.harness import person
 from tests.support.actors import Echo
@@ -267,7 +278,7 @@ def test_one_of_two_actors_was_stopped() -> None:
     assert stays.add.call_one().get(WAIT) == 1
 
 
-def test_what_nobody_would_build_again_is_left_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_would_build_again_is_left_dead() -> None:
     class Spawner(Actor):
         @endpoint
         def spawn(self, mesh: Any) -> Any:
@@ -277,9 +288,12 @@ def test_what_nobody_would_build_again_is_left_dead(monkeypatch: pytest.MonkeyPa
     workers, spawners = proc_mesh(n=1), proc_mesh(n=1)
     counter = spawners.spawn("spawner", Spawner).spawn.call_one(workers).get(WAIT)
     assert counter.add.call_one().get(WAIT) == 1
+    pid = counter.pid.call_one().get(WAIT)
     spawners.stop().get(WAIT)
-    die(counter, 0)
-    assert isinstance(counter.add.call_one().exception(WAIT), ProcessDied)
+    # What it has made ends with it, and then the rank is of nobody who would have it started again.
+    wait_until(lambda: isinstance(counter.add.call_one().exception(WAIT), MeshStopped), WAIT)
+    os.kill(pid, signal.SIGKILL)
+    assert isinstance(workers.spawn("next", Counter, [0]).initialized.exception(WAIT), ProcessDied)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ from meshrt import (
     ActorError,
     ArgumentNotSerializable,
     CallTimeout,
+    Point,
     UsageError,
     current_rank,
     endpoint,
@@ -114,3 +116,77 @@ def test_what_is_too_long_for_a_rank_leaves_no_mesh() -> None:
         proc_mesh(n=2, preload=["x" * 2_000_000])
     assert start_root().registry.running() == []
     assert len(proc_mesh(n=2).spawn("echo", Echo).pid.call().get(20)) == 2
+
+
+class AsyncAfterSetup(AfterSetup):
+    """Has an event loop: the set-up function runs there."""
+
+    @endpoint
+    async def same_loop(self) -> bool:
+        return os.environ["LOOP"] == str(id(asyncio.get_running_loop()))
+
+
+async def mark_async() -> None:
+    await asyncio.sleep(0)
+    mark()
+    os.environ["LOOP"] = str(id(asyncio.get_running_loop()))
+
+
+async def fail_on_one() -> None:
+    await asyncio.sleep(0)
+    if current_rank().rank == 1:
+        raise OSError("no device here")
+
+
+@pytest.mark.parametrize("cls", [AfterSetup, AsyncAfterSetup])
+def test_an_async_one_is_awaited_before_the_first_actor_and_once(cls: type[AfterSetup]) -> None:
+    mesh = this_host().spawn_procs(per_host={"n": 2}, bootstrap=mark_async)
+    for name in ("first", "second"):
+        actor = mesh.spawn(name, cls)
+        assert actor.seen.call().get(20).values() == ["x0", "x1"]
+        if cls is AsyncAfterSetup:
+            looped: Any = actor
+            assert looped.same_loop.call().get(20).values() == [name == "first"] * 2
+
+
+@pytest.mark.parametrize("cls", [AfterSetup, AsyncAfterSetup])
+def test_the_exception_of_an_async_one_names_the_rank(cls: type[AfterSetup]) -> None:
+    with pytest.raises(ActorError, match="no device here") as caught:
+        proc_mesh(n=2, setup=fail_on_one).spawn("actor", cls).get(20)
+    assert caught.value.rank == 1 and isinstance(caught.value.exception, OSError)
+    assert "raised by the setup function" in caught.value.remote.traceback
+
+
+async def env_of(point: Point) -> dict[str, str]:
+    await asyncio.sleep(0)
+    return {"OWN": str(point.rank)}
+
+
+def test_what_env_returns_is_awaited_also_on_an_event_loop() -> None:
+    async def on_a_loop() -> list[str]:
+        echo = proc_mesh(n=2, env=env_of).spawn("echo", Echo)
+        return (await echo.apply.call(lambda: os.environ["OWN"])).values()
+
+    echo = proc_mesh(n=2, env=env_of).spawn("echo", Echo)
+    assert echo.apply.call(lambda: os.environ["OWN"]).get(20).values() == ["0", "1"]
+    assert asyncio.run(on_a_loop()) == ["0", "1"]
+
+
+def test_errors_of_env_name_the_rank() -> None:
+    async def breaks(point: Point) -> dict[str, str]:
+        return {"OWN": str(1 // (1 - point.rank))}
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        proc_mesh(n=2, env=breaks)
+    assert raised.value.__notes__ == ["raised by the function env= for rank 1 (n=1)"]
+    wrong: Any = lambda point: {"OWN": point.rank}  # noqa: E731 - of the wrong type, on purpose
+    with pytest.raises(UsageError, match=r"names and values are strings, not 'OWN': 0 \(of rank 0 \(n=0\)\)"):
+        proc_mesh(n=2, env=wrong)
+
+
+def test_a_generator_as_set_up_function_is_refused() -> None:
+    def half() -> Any:
+        yield
+
+    with pytest.raises(UsageError, match="setup is a generator function"):
+        proc_mesh(n=1, setup=half)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +28,32 @@ class Slow(Actor):
         return self.built_at
 
 
-class Colliding(Actor):
-    """One endpoint has the name of something every mesh has."""
+class Named(Actor):
+    """Endpoints with names of what every mesh has, and a private one."""
 
     @endpoint
-    def size(self) -> int:
-        return 1
+    def size(self) -> str:
+        return "size of the actor"
+
+    @endpoint
+    async def get(self, key: str) -> str:
+        return f"{key} on {current_rank().rank}"
+
+    @endpoint(urgent=True)
+    def stop(self) -> str:
+        return "stopped the music"
+
+    @endpoint
+    def _hidden(self) -> str:
+        return self.size()
+
+
+class Renamed(Named):
+    """A subclass with an endpoint of its own in the place of one."""
+
+    @endpoint
+    def size(self) -> str:
+        return "another size"
 
 
 class NoActor:
@@ -41,7 +63,7 @@ class NoActor:
 def test_spawn_returns_before_init_has_run(tmp_path: Path) -> None:
     mesh = proc_mesh(n=2)
     slow = mesh.spawn("slow", Slow, str(tmp_path / "go"))
-    assert isinstance(slow, ActorMesh)
+    assert type(slow).__name__ == "ActorMesh"
     built = slow.built.call()  # waits behind __init__
     assert not slow.initialized.done() and not built.done()
     (tmp_path / "go").touch()
@@ -53,7 +75,6 @@ def test_spawn_returns_before_init_has_run(tmp_path: Path) -> None:
 def test_await_gives_the_mesh() -> None:
     async def main() -> None:
         echo = await proc_mesh(n=2).spawn("echo", Echo, greeting="good day")
-        assert isinstance(echo, ActorMesh)
         assert (await echo.greet.call("Ann", mark="?")).values() == ["good day Ann?"] * 2
 
     asyncio.run(main())
@@ -174,20 +195,38 @@ def test_an_actor_can_be_stopped_on_a_slice() -> None:
 def test_wrong_arguments_of_init_fail_at_the_call() -> None:
     mesh = proc_mesh(n=1)
     with pytest.raises(TypeError, match=r"Clock\(\) got an unexpected keyword argument 'begin'"):
-        mesh.spawn("clock", Clock, begin=3)
+        mesh.spawn("clock", Clock, begin=3)  # type: ignore[call-overload]  # wrong on purpose
     with pytest.raises(TypeError, match=r"Slow\(\) missing a required argument: 'path'"):
-        mesh.spawn("slow", Slow)
+        mesh.spawn("slow", Slow)  # type: ignore[call-overload]  # wrong on purpose
 
 
 def test_what_is_no_actor_is_refused() -> None:
     mesh = proc_mesh(n=1)
     with pytest.raises(UsageError, match=r"'NoActor' must be a subclass of meshrt\.Actor"):
-        mesh.spawn("thing", NoActor)  # type: ignore[type-var]  # wrong on purpose
-    with pytest.raises(ValueError, match=r"Colliding: every mesh has 'size' already"):
-        mesh.spawn("colliding", Colliding)
+        mesh.spawn("thing", NoActor)  # type: ignore[call-overload]  # wrong on purpose
     for name in ("", "two words", "1st", "a/b", "x" * 65):
         with pytest.raises(UsageError, match="an actor is named with"):
             mesh.spawn(name, Echo)
+
+
+def test_an_endpoint_may_have_any_name() -> None:
+    mesh = proc_mesh(n=2)
+    named, renamed = mesh.spawn("named", Named), mesh.spawn("renamed", Renamed)
+    assert named.endpoint("size").call().get(20).values() == ["size of the actor"] * 2
+    assert named.slice(n=1).endpoint(Named.get).call_one("x").get(20) == "x on 0"
+    assert named.endpoint("stop").options(timeout=20).choose().get(20) == "stopped the music"
+    assert named.endpoint("_hidden").call().get(20).values() == ["size of the actor"] * 2
+    assert renamed.endpoint(Named.size).call().get(20).values() == ["another size"] * 2
+    # The attribute stays the mesh's, and is listed once.
+    handle: Any = pickle.loads(pickle.dumps(named))
+    assert (handle.size(), handle.get(20), dir(handle).count("get")) == (2, handle, 1)
+    with pytest.raises(TypeError, match=r"get\(\) missing a required argument: 'key'"):
+        named.endpoint(Named.get).call()  # type: ignore[call-arg]  # wrong on purpose
+    with pytest.raises(AttributeError, match=r"Named has no endpoint 'gte'; did you mean 'get'\?"):
+        named.endpoint("gte")
+    handle.stop()
+    with pytest.raises(MeshStopped):
+        named.endpoint("size").call().get(20)
 
 
 def test_repr_and_dir_of_a_handle() -> None:

@@ -242,7 +242,7 @@ def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
             "coroutine",
             "which has made inner, returned a coroutine, which is not awaited: write `async def __supervise__`",
         ),
-        ("pass on", ""),
+        ("pass on", "which has made inner, did not handle it"),
         ("raise", "which has made inner, raised in __supervise__(): LookupError: no spare"),
         ("block", "which has made inner, has not decided within 0.3 s"),
     ],
@@ -314,7 +314,7 @@ def test_a_wait_that_has_begun_is_told_too(tmp_path: Path) -> None:
         waiting.get(WAIT)
     assert caught.value.place.mesh_id == victim._target.mesh_id
     assert str(caught.value).startswith("idle rank 0 (n=0) on ")
-    assert any("has not failed, and goes on: get() it again" in note for note in caught.value.__notes__)
+    assert any("has not failed, and you can wait again" in note for note in caught.value.__notes__)
     gate.touch()
     assert waiting.get(WAIT) == "seen"
 

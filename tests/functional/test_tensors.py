@@ -87,7 +87,7 @@ def test_a_tensor_is_in_memory_once(keepers: ActorMesh[Keeper]) -> None:
     (name,) = memory(references=True)["references"][0]["names"]
     done = run_python("-m", "meshrt", "memory", "--holders", name)
     assert re.search(rf"\n0-1 +keeper +self\.kept +torch\.Tensor +{name}\n", done.stdout), done
-    written = keepers.slice(n=0).keep.call_one([torch.ones(16 * MIB)] * 2).get(LONG)
+    written: object = keepers.slice(n=0).keep.call_one([torch.ones(16 * MIB)] * 2).get(LONG)
     assert written is None and keepers.slice(n=0).write.call_one().get(LONG) == [7, 7]
     assert keepers.slice(n=0).own_memory.call_one().get(LONG) - before[0] > 32 * MIB, "pages of its own"
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.free_port import free_port
 from tests.support.programs import another_program, environment, run_python
 
 aiohttp = pytest.importorskip("aiohttp", reason="not installed: textual-serve (pip install --group top)")
@@ -64,8 +65,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with socket.create_server(("localhost", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with another_program() as program:
         command = [sys.executable, "-m", "meshrt", "top", str(program.pid), "--serve", "--port", str(port)]
         with (

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.free_port import free_port
 from tests.support.programs import environment, run_python
 
 # Without loading it: that takes seconds.
@@ -128,8 +128,7 @@ def summary(output: str) -> Summary:
 
 
 def port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"--master-port={server.getsockname()[1]}"
+    return f"--master-port={free_port()}"
 
 
 def told(tmp_path: Path) -> dict[int, dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 from pathlib import Path
@@ -255,6 +256,7 @@ def test_an_argument_that_cannot_be_pickled_is_refused_at_the_call(
     with pytest.raises(ArgumentNotSerializable) as caught:
         getattr(odd.take, adverb)(value)
     assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, OSError) is isinstance(value, RaisesInReduce)  # what its own code raised
     assert "odd.take(): argument 1" in str(caught.value) and text in str(caught.value)
     assert odd.count.call().get(20).values() == [0, 0]
     assert still_works(odd)
@@ -305,5 +307,18 @@ def test_an_actor_class_or_an_argument_of_init_that_cannot_be_pickled() -> None:
     with pytest.raises(ArgumentNotSerializable):
         mesh.spawn("holds", Holds)
     with pytest.raises(ArgumentNotSerializable, match=r"echo\.__init__\(\): argument 1"):
-        mesh.spawn("echo", Echo, lock)
+        mesh.spawn("echo", Echo, lock)  # type: ignore[call-overload]  # wrong on purpose
     assert mesh.spawn("echo", Echo).rank.call_one().get(20) == 0
+
+
+@pytest.mark.row("S1", "S5")
+def test_the_error_is_of_the_type_that_was_raised_as_well(odd: ActorMesh[Odd]) -> None:
+    with pytest.raises(OSError, match="no reduce today") as argument:
+        odd.take.call(RaisesInReduce())
+    assert isinstance(argument.value, ArgumentNotSerializable)
+    with pytest.raises(OSError, match="no reduce today") as result:
+        odd.give.call("reduce raises").get(20)
+    assert isinstance(result.value, ResultNotSerializable)
+    for error in (argument.value, result.value):
+        again = pickle.loads(pickle.dumps(error))
+        assert str(again) == str(error) and isinstance(again, TypeError)

@@ -29,7 +29,7 @@ FILE = standing.__file__
 def arrive(actor: ActorMesh[Any], directory: Path, endpoint: str, *args: Any) -> None:
     """Call an endpoint that stays, and return when every rank is there."""
     getattr(actor, endpoint).broadcast(*args)
-    wait_until(lambda: len(list(directory.glob("*Stander-*"))) >= len(actor), WAIT, "every rank is there")
+    wait_until(lambda: len(list(directory.glob("*Stander-*"))) >= actor.size(), WAIT, "every rank is there")
 
 
 def innermost(record: dict[str, Any]) -> tuple[str, int]:
@@ -243,8 +243,8 @@ class Caller(Actor):
 
     @endpoint
     def call_next(self, mesh: ActorMesh[Any], folder: str) -> int:
-        meet(folder, len(mesh))
-        following: int = mesh.slice(n=(current_rank().rank + 1) % len(mesh)).ask.call_one().get(timeout=500)
+        meet(folder, mesh.size())
+        following: int = mesh.slice(n=(current_rank().rank + 1) % mesh.size()).ask.call_one().get(timeout=500)
         return following
 
     @endpoint
@@ -257,8 +257,8 @@ class AsyncCaller(Actor):
 
     @endpoint
     async def call_next(self, mesh: ActorMesh[Any], folder: str) -> list[int]:
-        meet(folder, len(mesh))
-        following = mesh.slice(n=(current_rank().rank + 1) % len(mesh))
+        meet(folder, mesh.size())
+        following = mesh.slice(n=(current_rank().rank + 1) % mesh.size())
         return list(await asyncio.gather(following.ask.call_one(), following.ask.call_one()))
 
     @endpoint

@@ -6,9 +6,10 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from meshrt import Actor, current_actor_name, current_rank, current_size, endpoint
+from meshrt import Actor, Port, context, current_rank, current_size, endpoint
 
 __all__ = ["AsyncEcho", "Clock", "Echo", "Failing", "Gate", "Journal"]
 
@@ -33,7 +34,7 @@ class Echo(Actor):
 
     @endpoint
     def where(self) -> tuple[dict[str, int], dict[str, int], str]:
-        return dict(current_rank()), current_size(), current_actor_name()
+        return dict(current_rank()), current_size(), context().actor_instance.name
 
     @endpoint
     def pid(self) -> int:
@@ -72,7 +73,7 @@ class AsyncEcho(Actor):
     async def where_in_tasks(self) -> list[tuple[dict[str, int], str]]:
         async def ask() -> tuple[dict[str, int], str]:
             await asyncio.sleep(0)
-            return dict(current_rank()), current_actor_name()
+            return dict(current_rank()), context().actor_instance.name
 
         return list(await asyncio.gather(ask(), asyncio.create_task(ask())))
 
@@ -166,6 +167,12 @@ class Clock(Actor):
     @endpoint
     def read(self) -> int:
         return self.count
+
+    @endpoint
+    def send(self, port: Port[tuple[int, int, int]], sender: int, numbers: Sequence[int]) -> None:
+        """Send ``(sender, rank, number)`` for each number."""
+        for number in numbers:
+            port.send((sender, current_rank().rank, number))
 
     @endpoint
     def pid(self) -> int:

@@ -1,4 +1,4 @@
-"""The tables of the documentation that are made from the declarations of commands.
+"""The tables of the documentation that are made from the declarations of commands, and from docstrings.
 
 ``python -m tests.support.pages`` writes them; a test checks that they are written. A table is between two comments,
 ``<!-- made of NAME -->`` and ``<!-- end -->``, which a reader of the page does not see.
@@ -14,10 +14,11 @@ from meshrt.commandline.command import AnyCommand, Kind, Offer
 from meshrt.commandline.table import COMMANDS
 from meshrt.commandline.texts import ordered
 from tests.support.programs import ROOT
+from tests.support.reference import error_rows, rows_of
 
 __all__ = ["PAGES", "made"]
 
-PAGES = [ROOT / "docs" / name for name in ("commands.md", "debugger.md", "json.md")]
+PAGES = [ROOT / "docs" / name for name in ("api.md", "commands.md", "debugger.md", "json.md")]
 _TABLE = re.compile(r"(<!-- made of ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -66,10 +67,13 @@ _MAKERS: dict[str, Callable[[], list[str]]] = {
     "the commands of the shell": _shell,
     "the commands of the prompt": _prompt,
     "the records of the prompt": _records,
+    "the errors": error_rows,
 }
 
 
 def _lines(name: str) -> list[str]:
+    if name.startswith("the names of "):
+        return rows_of(name.removeprefix("the names of "))
     if name.startswith("the options of "):
         return _options(name.rpartition(" ")[2])
     return _MAKERS[name]()

@@ -374,6 +374,6 @@ def _check_condition(text: str) -> None:
         ast.parse(text + "\n", mode="eval")  # compiling would warn of some expressions, on the program's terminal
     except SyntaxError as error:
         caret = " " * max(0, (error.offset or 1) - 1) + "^"
-        raise UsageError(f"the condition is not a valid expression: {error.msg}\n  {text}\n  {caret}") from None
+        raise UsageError(f"invalid condition: {error.msg}\n  {text}\n  {caret}") from None
     except (ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deeply
-        raise UsageError(f"the condition is not an expression that can be read: {error}") from None
+        raise UsageError(f"invalid condition: {error}") from None

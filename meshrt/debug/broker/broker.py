@@ -109,6 +109,7 @@ class Broker:
         services.on_report(Ended, self._on_ended)
         services.on_report(Missed, self._on_missed)
         services.on_report(StopOthers, self._all_ranks.asked)
+        services.actor_begun.append(self._all_ranks.joined)
         services.serve_ranks(ReadSource, self._source)
         self._serve(ops.Hello, self._hello)
         self._serve(ops.Attach, self._attach)
@@ -174,7 +175,7 @@ class Broker:
         session = self._table.resumed(mesh_id, rank, report)
         if session is not None:
             if report.how != "step":
-                self._all_ranks.resumes(session)
+                self._all_ranks.ended(session.key)
             waiter, attachment = session.waiter, session.attachment
             if waiter is not None:
                 waiter.resumed(session, report.how, report.text)

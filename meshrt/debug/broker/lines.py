@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
@@ -33,7 +33,8 @@ class Lines:
 
     Args:
         lost: Called with a session whose rank cannot be reached any more, and why.
-        resumes: Called with a session that is about to be resumed for good.
+        resumes: Called with the sessions that are about to be resumed for good, and with what resumes them: that may be
+            done later, when other ranks need not stop any more.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Lines:
         services: RootServices,
         table: SessionTable,
         lost: Callable[[Session, str], None],
-        resumes: Callable[[Session], None],
+        resumes: Callable[[Sequence[Session], Callable[[], None]], None],
     ) -> None:
         self._services = services
         self._table = table
@@ -60,15 +61,38 @@ class Lines:
         lines: int | None = None,
     ) -> None:
         """Answer the prompt of a session; ``waiter`` gets the events that follow. Arguments as in `Input`."""
-        key, seq = session.key, session.at.seq
+        self._send([session], waiter, line, resume=resume, brief=brief, limit=limit, lines=lines)
+
+    def _send(
+        self,
+        sessions: Sequence[Session],
+        waiter: Waiter,
+        line: str | None,
+        *,
+        resume: bool,
+        brief: bool,
+        limit: int,
+        lines: int | None = None,
+    ) -> None:
+        answers = []
+        for session in sessions:
+            key, seq = session.key, session.at.seq
+            self._table.asked(session, "continue" if resume else line or "", waiter)
+            answers.append((session, Input(key.actor, key.thread, seq, line, resume, brief, limit, lines)))
         if resume or (line or "").strip() in _CONTINUES:
-            self._resumes(session)
-        self._table.asked(session, "continue" if resume else line or "", waiter)
-        answer = Input(key.actor, key.thread, seq, line, resume, brief, limit, lines)
-        try:
-            self._services.tell_rank(key.mesh_id, key.rank, answer)
-        except MeshError as error:  # the rank has just ended
-            self._lost(session, str(error))
+            self._resumes(sessions, lambda: self._deliver(answers))
+        else:
+            self._deliver(answers)
+
+    def _deliver(self, answers: Iterable[tuple[Session, Input]]) -> None:
+        for session, answer in answers:
+            key = session.key
+            if self._table.get(key) is not session:
+                continue  # it has ended meanwhile
+            try:
+                self._services.tell_rank(key.mesh_id, key.rank, answer)
+            except MeshError as error:  # the rank has just ended
+                self._lost(session, str(error))
 
     def cast(
         self,
@@ -104,5 +128,4 @@ class Lines:
             else:
                 job.expect(session.key, label)
                 send.append(session)
-        for session in send:
-            self.send(session, job, line, resume=resume, brief=not resume, limit=job.limit)
+        self._send(send, job, line, resume=resume, brief=not resume, limit=job.limit)

@@ -39,7 +39,7 @@ class DebugClient:
     """The debugger, as a script enters it: ``debug_client().enter.call_one().get()``."""
 
     def __init__(self) -> None:
-        self.enter = _Enter()
+        self.enter: _Enter = _Enter()
 
 
 def debug_client() -> DebugClient:

@@ -9,7 +9,7 @@ from itertools import groupby
 from meshrt.debug.operations import BreakRow, BreakSet, BreakShown, RankSets
 from meshrt.escapes import escaped
 from meshrt.inspect.operations import ProgramStatus, RankRow
-from meshrt.inspect.waittext import wait_lines
+from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.program.places import Place
 from meshrt.program.words import DEAD, POST_MORTEM, STOPPED, WORST_FIRST
 from meshrt.selection import Shape, counted, fold_coordinates, fold_ranks
@@ -103,7 +103,7 @@ def _remarks(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
     remarks: dict[str, list[RankRow]] = {}
     for row in rows:
         if row.state == POST_MORTEM:
-            remarks.setdefault("after an exception (c delivers it)", []).append(row)
+            remarks.setdefault("stopped on an exception; `c` passes it to the caller", []).append(row)
         if row.holder:
             remarks.setdefault(f"held by the terminal of process {row.holder}", []).append(row)
         if row.note:
@@ -161,7 +161,7 @@ def status(found: ProgramStatus) -> str:
         lines.append("nothing runs")
     elif not any(group.state in (STOPPED, POST_MORTEM) for group in groups):
         lines.append("nothing is stopped")
-    lines += wait_lines(found)
+    lines += [*unread_lines(found), *wait_lines(found)]
     if len(found.terminals) > 1:
         named = [f"{pid} (this one)" if pid == found.own else str(pid) for pid in found.terminals]
         lines.append(f"terminals: processes {', '.join(named)}")

@@ -132,11 +132,15 @@ class Interrupts:
             return Interrupted("stopped", str(session.place()))
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
         waits = actor.loop is not None and actor.serves is not None and not thread
-        if ident is None or (frame is None and not waits):
+        # A call may be about to enter the user's code: so is the script of a process that joins.
+        begins = actor.call is not None and not thread
+        if ident is None or (frame is None and not waits and not begins):
             if thread:
                 raise MeshError(f"thread {thread!r} runs no Python code of the user's now")
             return Interrupted("idle", "it waits for messages")
-        where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
+        where = "in an await" if waits else "not in the user's code yet"
+        if frame is not None:
+            where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
         pending = self._asked.get(ident)
         if pending is None or pending.withdrawn or not (thread or actor.runs(pending.call)):
             ask = _Ask(actor, thread)
@@ -238,8 +242,10 @@ class Interrupts:
         where, safe = user_frame(frame)
         session = self._sessions.of_thread(get_ident())
         if where is None:
-            if ask.call is None or not ask.on_loop:
+            if ask.call is None:
                 self._asked.pop(get_ident(), None)
+            elif not ask.on_loop:
+                ask.missed = True  # its first line is to come, or the last one was
         elif safe:
             self._stop(ask, where)
         else:

@@ -24,7 +24,7 @@ from meshrt.inspect.merged import Waits
 from meshrt.inspect.operations import Listing, ListRanks, MeshStatus, ProgramStatus, ReadStatus
 from meshrt.inspect.programs import choose, command_of
 from meshrt.inspect.survey import Found, survey
-from meshrt.inspect.waittext import wait_lines
+from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
 from meshrt.selection import fold_ranks
 from meshrt.show.records import PS, Recorder
@@ -143,7 +143,7 @@ def _record(found: _Found, *, every: bool) -> Body:
     counts = answer.states()
     status = answer.status
     meshes = [{**to_builtins(mesh), "states": counts.get(mesh.mesh, {})} for mesh in status.meshes]
-    waits = to_builtins(Waits(status.waits, status.waits_left_out))
+    waits = to_builtins(Waits(status.waits, status.waits_left_out, status.unread))
     rows = {"rows": to_builtins(answer.listed.rows), "left_out": answer.listed.left_out} if every else {}
     return {**facts, "meshes": meshes, **waits, **rows}
 
@@ -156,12 +156,16 @@ def _text(found: Sequence[_Found], failed: list[Body], verbose: int, width: int 
     else:
         lines = _overview(found, width)
         lines += [
-            f"{each.program.run_id}: {line}" for each in found if each.answer for line in wait_lines(each.answer.status)
+            f"{each.program.run_id}: {line}" for each in found if each.answer for line in _notes(each.answer.status)
         ]
     for run in failed:
         how = _HOW[run["outcome"]].format(since(run["time"]))
         lines.append(f"{how}: {run['cause']}; meshrt postmortem {run['program']}")
     return escaped("\n".join(lines)) + "\n"
+
+
+def _notes(status: ProgramStatus) -> list[str]:
+    return [*unread_lines(status), *wait_lines(status)]
 
 
 def _overview(found: Sequence[_Found], width: int | None) -> list[str]:
@@ -208,7 +212,7 @@ def _in_full(found: _Found, width: int | None, *, fold: bool) -> list[str]:
         lines.append(f"  {_mesh(mesh)}: ranks {_counted(counts.get(mesh.mesh, {}))}")
         lines += [f"    gone: {fold_ranks(ranks)} ({how})" for how, ranks in mesh.gone.items()]
         lines += [f"    not answering: {fold_ranks(ranks)} ({why})" for why, ranks in mesh.silent.items()]
-    lines += [f"  {line}" for line in wait_lines(answer.status)]
+    lines += [f"  {line}" for line in _notes(answer.status)]
     rows, left_out = answer.listed.rows, answer.listed.left_out
     if rows:
         lines.append(listing(rows, state="all", fold=fold, left_out=left_out, width=width))

@@ -15,7 +15,8 @@ def fork(code: int) -> None:
         raise ValueError("a child fails")  # its traceback, and status 1
     if code == 4:
         os.abort()
-    thread = threading.Thread(target=print, args=(f"rank {RANK} child {code}, a thread of it",))
+    # In one write: `print` of an interpreter without buffers writes the end of the line on its own.
+    thread = threading.Thread(target=sys.stdout.write, args=(f"rank {RANK} child {code}, a thread of it\n",))
     thread.start()
     thread.join()
     sys.exit(code)

@@ -71,7 +71,7 @@ class Caller:
 
 
 def init() -> list[Any]:
-    parts, lengths = codec.encode((None, Where, (), {}))
+    parts, lengths = codec.encode((None, Where, (), {}, None))
     return split_frames(INIT, [1, "Where", VIEW, lengths], parts)
 
 

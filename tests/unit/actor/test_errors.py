@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,14 @@ def test_causes_contexts_and_notes() -> None:
         remote = describe(lambda explicit=explicit: chain(explicit))  # type: ignore[misc]
         assert remote.cause is not None and remote.cause.type == "KeyError" and remote.notes == ("a note",)
     assert describe(lambda: chain(False, silent=True)).cause is None
+
+
+@pytest.mark.parametrize(("text", "count"), [("Can't pickle f: attribute lookup f on __main__ failed", 1), ("no", 0)])
+def test_what_only_the_script_has_is_explained_where_another_process_is_to_have_it(text: str, count: int) -> None:
+    error = pickle.PicklingError(text)
+    described = describe_exception(error)
+    assert len(describe_exception(error).notes) == len(described.notes) == count
+    assert ("On a rank, __main__ is not the script" in described.traceback) == bool(count)
 
 
 @pytest.mark.parametrize("error", [OSError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError()])

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import msgpack
 import pytest
@@ -16,6 +17,7 @@ from meshrt.actor.context import current_call, current_rank
 from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.execute import Execution, Executor
+from meshrt.actor.setup import SetUp
 from meshrt.errors import ProtocolError
 from meshrt.hooks.table import hooks
 from meshrt.selection import Extent, Shape
@@ -57,14 +59,21 @@ class Subject(Actor):
         raise OSError("not clean")
 
 
+#: What `note_setup` has noted.
+setups: list[str] = []
+
+
+def note_setup() -> None:
+    setups.append("set up")
+
+
 class Bench:
     """An executor, and its messages without a wire."""
 
     def __init__(self) -> None:
         self.unhandled: list[tuple[str, str]] = []
-        self.setups: list[Any] = []
         self.before_error: list[Callable[[], object]] = []
-        self.executor = Executor("m", 2, "actor", self.setups.append, self._unhandled, self.before_error, [])
+        self.executor = Executor("m", 2, "actor", SetUp(), self._unhandled, self.before_error, [])
 
     def _unhandled(self, context: Any, remote: Any) -> None:
         self.unhandled.append((context.endpoint, remote.type))
@@ -89,8 +98,8 @@ class Bench:
         (frame,) = FrameDecoder().receive_data(b"".join(answer))
         return frame
 
-    def init(self, *args: Any, setup: bytes | None = None) -> Frame | None:
-        frame = self.frame(INIT, [1, "Subject", VIEW, LENGTHS], (setup, Subject, args, {}))
+    def init(self, *args: Any, setup: Callable[[], object] | None = None) -> Frame | None:
+        frame = self.frame(INIT, [1, "Subject", VIEW, LENGTHS], (setup, Subject, args, {}, None))
         return self.serve(self.executor.decode_init(frame))
 
     def call(self, name: str, *args: Any, flags: int = 0) -> Frame | None:
@@ -118,9 +127,9 @@ def error_of(frame: Frame | None) -> tuple[str, str, str]:
 
 
 def test_init_then_calls(bench: Bench) -> None:
-    answer = bench.init(setup=b"set up")
+    answer = bench.init(setup=note_setup)
     assert answer is not None and (answer.kind, answer.header) == (RESULT, [1, None])
-    assert bench.executor.state == "ready" and bench.setups == [b"set up"]
+    assert bench.executor.state == "ready" and setups == ["set up"]
     assert value_of(bench.call("give", {"a": 1})) == {"a": 1}
     assert value_of(bench.call("give", None)) is None
     assert value_of(bench.call("rank")) == 2
@@ -159,6 +168,19 @@ def test_whatever_is_raised_is_the_answer(bench: Bench, error: BaseException, na
     assert error_of(answer)[0].rpartition(".")[2] == type(error).__name__
     assert answer is not None and type(codec.decode(answer.payload, answer.header[2])) is type(error)
     assert current_call() is None
+
+
+def test_where_the_endpoint_has_left_no_memory_for_its_answer_that_is_the_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.init()
+    seen: list[BaseException] = []
+    monkeypatch.setattr(hooks, "endpoint_error", [lambda _, error: seen.append(error)])
+    with monkeypatch.context() as short:
+        short.setattr("meshrt.actor.execute.pack_header", Mock(side_effect=MemoryError))
+        assert error_of(bench.call("give", None))[0] == "MemoryError"
+    assert [type(error) for error in seen] == [MemoryError], "who makes room then is asked"
+    assert value_of(bench.call("give", None)) is None and current_call() is None
 
 
 def test_without_a_caller_an_error_is_reported_and_a_value_dropped(bench: Bench) -> None:
@@ -274,7 +296,7 @@ class AsyncCleanup(Actor):
 
 
 def test_an_async_cleanup_alone_wants_an_event_loop(bench: Bench) -> None:
-    frame = bench.frame(INIT, [1, "AsyncCleanup", VIEW, LENGTHS], (None, AsyncCleanup, (), {}))
+    frame = bench.frame(INIT, [1, "AsyncCleanup", VIEW, LENGTHS], (None, AsyncCleanup, (), {}, None))
     bench.serve(bench.executor.decode_init(frame))
     assert bench.executor.is_async
     work = bench.executor.cleanup_execution(None)

@@ -23,6 +23,7 @@ from meshrt.actor.callers import Message
 from meshrt.actor.endpoint import concurrent_endpoint, endpoint
 from meshrt.actor.execute import Executor
 from meshrt.actor.mailbox import Mailbox
+from meshrt.actor.setup import SetUp
 from meshrt.selection import Extent, Shape
 from meshrt.transport.link import Link
 from meshrt.wire import codec
@@ -83,7 +84,7 @@ class Caller:
         mailbox.callers.add([Link(theirs)], [])
 
     def init(self, cls: type = Notes, call_id: int = 0) -> None:
-        parts, lengths = codec.encode((None, cls, (), {}))
+        parts, lengths = codec.encode((None, cls, (), {}, None))
         self.send(split_frames(INIT, [call_id, "Notes", VIEW, lengths], parts))
 
     def call(self, call_id: int, name: str, *args: Any, flags: int = 0) -> None:
@@ -128,7 +129,7 @@ class Served:
         Notes.cleaned.clear()
         self.unhandled: list[str] = []
         executor = Executor(
-            "m", 0, "notes", lambda _setup: None, lambda context, remote: self.unhandled.append(remote.type), [], []
+            "m", 0, "notes", SetUp(), lambda context, remote: self.unhandled.append(remote.type), [], []
         )
         self.exits: list[tuple[str, BaseException]] = []
         self.mailbox = Mailbox(executor, lambda executor, error: self.exits.append((executor.name, error)))
@@ -607,4 +608,4 @@ def test_an_exit_in_a_task_is_told_and_the_loop_goes_on(served: Served, waiting:
     assert name == "notes" and isinstance(error, SystemExit) and error.code == code
     waiting.call(3, "await_task", code)
     assert waiting.answers(4)[3:] == [(3, "error ")]
-    assert len(served.exits) == 2
+    wait_until(lambda: len(served.exits) == 2)

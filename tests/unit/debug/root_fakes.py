@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks.facts import Body, Gathered, Wait
+from meshrt.hooks.facts import Body, Gathered, UnreadError, Wait
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.measured import Measured
 from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report, Served, Taken, body_of
@@ -88,6 +88,7 @@ class FakeRoot:
         self.tables: dict[str, Any] = {}
         self.unseen: deque[str] = deque()
         self.excused: set[str] = set()
+        self.unread: dict[str, UnreadError] = {}
         self.told: Mapping[tuple[str, int, int], int] = {}
         self.run_directory = Path("/nonexistent")
         self.ended: dict[tuple[str, int], str] = {}

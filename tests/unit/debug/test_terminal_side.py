@@ -213,7 +213,7 @@ def test_listing() -> None:
         "+--------------+--------+-------------------------+------------+--------------------+------------+"
     )
     assert listing([]) == "nothing is stopped"
-    assert "after an exception (c delivers it): debugee 0-3" in listing(rows(4, state="post-mortem"))
+    assert "stopped on an exception; `c` passes it to the caller: debugee 0-3" in listing(rows(4, state="post-mortem"))
     assert "at work on 'n': debugee 0-3" in listing(rows(4, note="at work on 'n'"))
 
 

@@ -50,7 +50,7 @@ def death(rank: int, at: float, *, signal: int | None = 9, seen_late: float = 0.
 
 def silent(ranks: tuple[int, ...], at: float, seconds: float) -> FailureRecord:
     """Some ranks have not answered in time."""
-    facts = {"kind": "silent", "actor": "trainer", "hint": f"trainer.step() within {seconds:g} s"}
+    facts = {"kind": "silent", "actor": "trainer", "hint": f"did not answer trainer.step() within {seconds:g} s"}
     return _record(-1, at, seconds * 1e3, ranks=ranks, coordinates={}, **facts)
 
 

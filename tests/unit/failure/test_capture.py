@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from meshrt.errors import ActorError, CallTimeout, ProcessDied, RankPlace, RemoteException
+from meshrt.errors import ActorError, CallTimeout, MeshBusy, ProcessDied, RankPlace, RemoteException
 from meshrt.failure.capture import capture, references
 from meshrt.failure.record import Frame
 from meshrt.inspect.masking import MASK
@@ -189,6 +189,7 @@ def test_errors_of_meshrt_say_whom_they_are_about() -> None:
     about = capture(CallTimeout("step", 1.0, [PLACE], 4)).about
     assert about is not None and about.rank == 2
     assert capture(CallTimeout("stop", 1.0, [], 4)).about is None
+    assert capture(MeshBusy(PLACE, "step", 70 << 20, 64 << 20)).about is None  # the rank has not failed
     assert "Traceback" not in capture(ActorError(PLACE, "step", remote)).message
 
 

@@ -40,7 +40,7 @@ PLAIN: Any = st.recursive(
 )
 def test_there_and_back(record: FailureRecord) -> None:
     assert FailureRecord.from_plain(json.loads(json.dumps(record.to_plain()))) == record
-    whole = incident(record, stacks=MergedStacks([], 0, [], 3), caller="x.py:3")
+    whole = incident(record, stacks=MergedStacks([], 0, [], [], 3), caller="x.py:3")
     assert Incident.from_plain(json.loads(json.dumps(whole.to_plain()))) == whole
 
 

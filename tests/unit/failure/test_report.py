@@ -57,6 +57,14 @@ def test_a_host_that_ranks_of_several_meshes_were_on_is_named_as_a_host() -> Non
     assert "failed alike" in part[0] and part[1] == "  first    host node"
 
 
+def test_ranks_of_meshes_of_one_name_are_counted() -> None:
+    first = death(0, 5)
+    whole = incident(first, *(replace(first, mesh_id=f"m{number}") for number in range(2, 5)), ranks=1)
+    whole.meshes = tuple(replace(whole.meshes[0], mesh_id=mesh, sizes={}) for mesh in ("m", "m2", "m3", "m4"))
+    assert last_part(render(whole))[0].startswith("ROOT CAUSE  rank 0 of train (4 times) failed alike")
+    assert "meshrt: FAILED the only rank of train, 4 times\n" in render(whole)
+
+
 def test_a_mesh_of_one() -> None:
     assert "meshrt: FAILED the only rank of train (n=1), 10.0 s after" in render(incident(raised(0, 1), ranks=1))
     alone = incident(raised(0, 1), ranks=1)

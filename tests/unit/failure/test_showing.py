@@ -52,7 +52,7 @@ def test_who_is_not_where_the_others_are_that_did_not_answer(tmp_path: Path) -> 
     assert whole.likely(silent((2,), 3000, 3)) == () == whole.likely(silent((0, 1), 3000, 3))
     damaged = {"hung": {"meshes": [{"mesh_id": "m", "culprits": {"ranks": "x"}}]}}
     assert Incident.from_plain({**incident(late).to_plain(), **damaged}).likely(late) == ()
-    assert "it is known who did not answer, not why" in of_rank(incident(late), "0")
+    assert "rank known, reason unknown" in of_rank(incident(late), "0")
 
 
 def hanging(seconds: float, *others: FailureRecord, stopped: bool = False) -> Incident:
@@ -109,7 +109,7 @@ def test_those_that_wait_for_each_other(tmp_path: Path) -> None:
     assert told["waits"][0]["text"] == cycle and told["stacks"]["trees"]
     assert "waits" not in plain_of_rank(whole, "3")["did_not_fail"][0]
     # Two looks may have met two that call each other in turn.
-    assert hanging(0.5).verdict().certainty == "it is known who did not answer, not why"
+    assert hanging(0.5).verdict().certainty == "rank known, reason unknown"
 
 
 def test_where_something_else_may_be_the_root_those_that_wait_are_among_the_others() -> None:

@@ -122,6 +122,19 @@ def test_the_name_is_what_ps_shows() -> None:
     assert in_child(work) == 0
 
 
+@pytest.mark.parametrize("text", ["meshrt: train rank 3 of train.py", "x" * 100_000, ""])
+def test_the_command_line_is_what_ps_shows(text: str) -> None:
+    def work() -> int:
+        whole = Path("/proc/self/cmdline").read_bytes()
+        environment = Path("/proc/self/environ").read_bytes()
+        osutil.set_command_line(text)
+        shown = Path("/proc/self/cmdline").read_bytes()
+        expected = text.encode()[: len(whole) - 1].ljust(len(whole), b"\0")
+        return 0 if shown == expected and Path("/proc/self/environ").read_bytes() == environment else 1
+
+    assert in_child(work) == 0
+
+
 def test_the_soft_limit_of_files_becomes_the_hard_one() -> None:
     def work() -> int:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -45,7 +45,7 @@ def test_another_program_is_not_asked_in_place_of_one_that_is_not_there(
 ) -> None:
     assert main(words) == 2
     out, complaint = capsys.readouterr()
-    assert not out and "no meshrt program" in complaint, complaint
+    assert not out and "meshrt program" in complaint, complaint
 
 
 def test_formats(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,32 +115,55 @@ def test_variables_are_one_row_for_ranks_that_say_the_same() -> None:
     said = {n: [variable("self.x", 5 * MIB, length=3), variable("self.y", 7)] for n in range(4)}
     said[3].append(leak)
     said[2][1] = variable("self.y", 2 * MIB, exact=False, estimate=9 * MIB, why="budget")
-    said[1][1] = variable("self.y", 8, exact=False, why="pandas objects do not tell all")
+    said[1][1] = variable("self.y", 8, exact=False, why="lower bound: pandas hides part of its memory")
     text = render(document([rank(n, 200 * MIB) for n in range(4)], said), Look())
     assert lines(text, "self.") == [
         "self.leak list = 90.0 MiB 3",
         "self.y list >= 2.0 MiB ~ 9.0 MiB 2",
         "self.x list len 3 = 5.0 MiB [0-3] x4 same",
-        "self.y list >= 8 B 1 [pandas objects do not tell all]",
+        "self.y list >= 8 B 1 [lower bound: pandas hides part of its memory]",
         "self.y list = 7 B [0,3] x2 same",
     ]
     assert "variables of 4 ranks: >= 112.0 MiB, each byte once" in text
-    assert "not explained: at most" in text and "what no variable reaches" not in text, "it may be what was not counted"
-    assert "modules, what of the variables with >= was not counted (--exact); known:" in text
+    assert "not attributed to variables: up to" in text and "what no variable reaches" not in text, (
+        "it may be what was not counted"
+    )
+    assert "modules, and what --exact would count; known:" in text
     assert lines(render(document([rank(0, MIB)], {0: [leak, leak]}), Look(most=1)), "+") == []
     cut = render(document([rank(n, MIB) for n in range(4)], said), Look(most=1))
     assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, >= 7.0 MiB"]
 
 
+def test_elements_of_a_container_that_are_alike_are_one_row() -> None:
+    alike = [variable(f"self.cache['k{number}']", MIB, type="ndarray", shape=[9]) for number in range(100)]
+    others = [variable("self.cache['big']", 2 * MIB, type="ndarray", shape=[18]), variable("self.b", 3 * MIB)]
+    few = [variable(f"self.few[{number}]", MIB, type="ndarray", shape=[9]) for number in range(3)]
+    told = [*alike, *others, *few]
+    of_two = document([rank(0, 900 * MIB), rank(1, 900 * MIB)], {0: told, 1: told})
+    shown = lines(render(of_two, Look()), "self.")
+    assert [line.partition(" = ")[0] for line in shown] == [
+        "self.b list",
+        "self.cache['big'] ndarray 18",
+        "self.cache['k0'] (+99 alike) ndarray 9",
+        *(f"self.few[{number}] ndarray 9" for number in range(3)),
+    ]
+    assert len(lines(render(of_two, Look(by="rank")), "self.")) == 2 * 105  # of each rank, every one
+
+
 def test_what_is_not_explained_is_told() -> None:
     row = rank(0, 100 * MIB, file=20 * MIB, malloc_free=10 * MIB)
     text = render(document([row, rank(1, 0, state="dead", note="exited")], {0: [variable("self.x", 30 * MIB)]}), Look())
-    assert "not explained: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, what no variable reaches;" in text
+    assert (
+        "not attributed to variables: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, what no variable reaches;"
+        in text
+    )
     assert "no variables of 1 rank (1): exited" in text
     # What a variable has mapped is among files and shared memory: 25 of its 30 MiB.
     mapped = replace(row, file=20 * MIB, shmem=15 * MIB, mapped=25 * MIB)
     text = render(document([mapped], {0: [variable("self.x", 30 * MIB)]}), Look())
-    assert "not explained: 50.0 MiB of 100.0 MiB RSS: " in text and "15.0 MiB mapped shared memory" in text
+    assert (
+        "not attributed to variables: 50.0 MiB of 100.0 MiB RSS: " in text and "15.0 MiB mapped shared memory" in text
+    )
     assert lines(render(document([row]), Look(totals_only=True)), "RANK", "0 ") == []
 
 

@@ -27,6 +27,7 @@ from meshrt.wire.handshake import Secret
 from meshrt.wire.preface import preface
 from meshrt.wire.tree import FROM_ROOT, INVITED, Bye, Invited
 from meshrt.wire.versions import own_versions
+from tests.support.free_port import free_port
 from tests.support.waiting import wait_until
 
 
@@ -116,7 +117,7 @@ def test_who_has_another_secret_or_certificate_does_not_join(bench: Bench) -> No
 
 def test_connections_for_actors_of_the_script_go_to_them_and_those_for_other_ranks_nowhere(bench: Bench) -> None:
     given: list[Any] = []
-    bench.own["own"] = OwnMesh(lambda: HostAddress(1, 0, b"/d"), lambda *what: given.append(what))
+    bench.own["own"] = OwnMesh(lambda: HostAddress(1, 0, b"/d"), lambda *what: given.append(what), [])
     bench.invited()
     for name in ("rank/other/0", "rank/own/1", "elsewhere"):
         with socket.create_connection(bench.run.ports[0], 20) as sock:
@@ -204,8 +205,7 @@ def test_a_look_at_the_root_is_no_joining(bench: Bench) -> None:
 
 
 def test_a_known_secret_takes_the_place_of_an_invitation(bench: Bench) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     invitation = bench.invitations.invite_all(b"known", port)
     assert bench.run.ports == (("127.0.0.1", port),)
     link, _ = join(known_invitation([("localhost", port)], b"known"), "1/0/n1")

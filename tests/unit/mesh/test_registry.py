@@ -19,7 +19,7 @@ from tests.unit.mesh.root_fakes import FakeAgent
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 DIED = Fate("died", signal=9)
-SCRIPT = OwnMesh(lambda: HostAddress(1, 0, b"/d", (("10.0.0.1", 4711),)), lambda _sock, _certificate, _accepted: None)
+SCRIPT = OwnMesh(lambda: HostAddress(1, 0, b"/d", (("10.0.0.1", 4711),)), lambda *_connection: None, [])
 
 
 @pytest.fixture

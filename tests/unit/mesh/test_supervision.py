@@ -19,6 +19,7 @@ from meshrt.mesh.record import Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
+from meshrt.wire.operations import Told
 
 DIED = Fate("died", signal=9)
 
@@ -28,6 +29,7 @@ class Root:
 
     def __init__(self) -> None:
         self.meshes: dict[str, Any] = {}
+        self.own: dict[str, Any] = {}
         self.delayed: list[Callable[[], None]] = []
         #: Who was asked, and what is to have the answer.
         self.asked: list[tuple[str, Future[Decided]]] = []
@@ -47,10 +49,16 @@ class Root:
             owner=owner,
             fates={},
             stopped=None,
+            singleton=False,
+            owner_of=lambda _actor, _rank: self.meshes[name].owner,
+            owners_at=lambda _rank: [self.meshes[name].owner],
             rank_place=lambda rank: RankPlace(name, "", rank),
             place=lambda rank: f"rank {rank}",
         )
         return self.meshes[name]
+
+    def on_report(self, *_handler: object) -> None:
+        """Ranks are told nothing."""
 
     def call_later(self, _seconds: float, function: Callable[[], None]) -> None:
         self.delayed.append(function)
@@ -69,7 +77,10 @@ class Root:
     def announce(self, text: str) -> None:
         self.announced.append(text)
 
-    def add(self, failure: MeshFailure, _unseen: Callable[[], None]) -> None:
+    def noted(self, lost: object) -> None:
+        """A rank was told."""
+
+    def add(self, failure: MeshFailure, _unseen: Callable[[], None], *, quiet: bool = False) -> None:
         self.told.append(failure)
 
     def later(self) -> None:
@@ -166,13 +177,14 @@ def test_what_nobody_was_told_of_is_not_remembered_for_ever(root: Root) -> None:
     clock, waits = SimpleNamespace(now=lambda: 0.0), SimpleNamespace(all=list)
     driver: Any = SimpleNamespace(clock=clock, waits=waits, interject=lambda _function: False)
     terminal: Any = SimpleNamespace(announce=lambda _text: None)
-    services = Services("cafe", Path(), Registry(), driver, terminal, RootLoop(), {})
+    services = Services("cafe", Path(), Registry(), driver, terminal, RootLoop(), {}, {})
     made: Any = root
     supervision = Supervision(made, services, made)
-    for _ in range(services.unseen.maxlen or 0):
-        supervision.stray("forgotten", Fault(RankPlace("m", "a", 0), remote=RemoteException("E", "", "", failure="1")))
-    supervision.stray("forgotten", Fault(RankPlace("m", "a", 0), remote=RemoteException("E", "", "", failure="2")))
-    assert len(services.unseen) == services.unseen.maxlen and services.unseen[-1] == "2"
+    most = services.unseen.maxlen or 0
+    for number in range(most + 1):
+        remote = RemoteException("E", "", "", failure=str(number))
+        supervision.stray("forgotten", Fault(RankPlace("m", "a", 0), remote=remote))
+    assert len(services.unseen) == most and services.unseen[-1] == str(most)
 
 
 def test_at_the_end_of_the_program_the_script_has_what_is_not_decided(root: Root) -> None:
@@ -205,3 +217,84 @@ def test_what_ranks_have_printed_is_left_out_of_a_question_that_is_too_long(
         root.supervision.lost(root.meshes["inner"], rank, Fate("died", signal=9, log_tail=["a line"]))
     root.later()
     assert len(root.asked) == 1 and root.in_full == in_full
+
+
+def test_the_end_of_a_rank_is_told_to_each_that_has_spawned_an_actor_there(root: Root) -> None:
+    record = root.meshes["inner"]
+    record.owners_at = lambda rank: [Owner("outer", rank, "spawner"), Owner("outer", 3, "boss")][: 1 + rank]
+    lose(root, 0, 1)
+    root.later()
+    assert sorted(who for who, _ in root.asked) == [
+        "boss on rank 3 of outer",
+        "spawner on rank 0 of outer",
+        "spawner on rank 1 of outer",
+    ]
+
+
+def test_the_maker_of_the_processes_is_asked_before_the_script(root: Root) -> None:
+    root.meshes["inner"].owners_at = lambda rank: [Owner("outer", 1, "spawner")]
+    lose(root, 0)
+    root.later()
+    root.asked[0][1].set_result(Decided(False))
+    assert [who for who, _ in root.asked] == ["spawner on rank 1 of outer", "boss on rank 3 of outer"]
+    root.asked[1][1].set_result(Decided(False))
+    assert whole(root) == [(0,)]
+
+
+@pytest.mark.parametrize(("told", "asked", "script"), [(True, False, 0), (True, True, 1), (False, False, 1)])
+def test_an_owner_without_the_method_whom_a_call_has_told_has_decided(
+    root: Root, told: bool, asked: bool, script: int
+) -> None:
+    lose(root, 0)
+    root.later()
+    if told:
+        root.supervision._told("outer", 3, Told("inner", 0, DIED.pid))
+    root.supervision._told("other", 0, Told("inner", 0, DIED.pid))  # that is for the other one alone
+    root.asked[0][1].set_result(Decided(False, asked=asked))
+    assert len(root.told) == script
+
+
+@pytest.mark.parametrize(("told", "script"), [("1", 0), ("other", 1), ("", 1)])
+def test_the_error_of_one_rank_tells_an_owner_of_an_init_that_has_failed_on_several(
+    root: Root, told: str, script: int
+) -> None:
+    def fails(actor: str, rank: int, number: str) -> None:
+        remote = RemoteException("ValueError", "no device", "", failure=number)
+        fault = Fault(RankPlace("inner", actor, rank), remote=remote, what="__init__")
+        root.supervision.stray("inner", fault, answered=True)
+
+    fails("other", 0, "other")
+    root.later()
+    root.asked[0][1].set_result(Decided(True))
+    fails("worker", 0, "0")
+    fails("worker", 1, "1")
+    root.later()
+    if told:
+        root.supervision._told("outer", 3, Told("inner", 0, 0, told))
+    root.asked[1][1].set_result(Decided(False, asked=False))
+    assert len(root.told) == script
+
+
+def test_what_an_owner_raises_is_said_although_one_above_handles_it(root: Root) -> None:
+    root.meshes["outer"].owner = Owner("top", 0, "head")
+    root.mesh("top")
+    lose(root, 1)
+    root.later()
+    root.asked[0][1].set_result(Decided(False, "raised in __supervise__(): E", traceback="Traceback ...\nE"))
+    root.asked[1][1].set_result(Decided(True))
+    assert root.announced[0].startswith(
+        "boss on outer rank 3 raised in __supervise__(), asked about a failure of inner\n"
+    )
+    assert root.told == []
+
+
+def test_what_fails_in_the_process_of_the_script_is_told_together_and_at_the_end_at_once(root: Root) -> None:
+    root.own["mine"] = None
+    for rank in (1, 0):
+        root.supervision.stray("mine", Fault(RankPlace("mine", "a", rank), remote=RemoteException("E", "", "")))
+    root.later()
+    assert [failure.ranks for failure in root.told] == [(0, 1)]
+    root.supervision.stray("mine", Fault(RankPlace("mine", "a", 0), remote=RemoteException("E", "", "")))
+    root.supervision.finish()
+    root.later()
+    assert [failure.ranks for failure in root.told] == [(0, 1), (0,)]

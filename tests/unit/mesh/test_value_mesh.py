@@ -91,3 +91,26 @@ def test_repr_names_every_rank_once(numbers: list[int]) -> None:
         ranks, _, value = line.strip().removeprefix("[").partition("] ")
         found.update({rank: int(value) for rank in parse_folded(ranks)})
     assert found == dict(enumerate(numbers))
+
+
+def test_reduce_combines_in_rank_order_all_or_over_dimensions(values: ValueMesh[str]) -> None:
+    assert values.reduce(lambda left, right: left + right) == values.sum() == "abcdef"
+    by_host = values.reduce(lambda left, right: left + right, "gpus")
+    assert by_host.values() == ["abc", "def"] and by_host.sizes == {"hosts": 2}
+    assert values.sum("hosts").values() == ["ad", "be", "cf"]
+    everything = values.sum(["gpus", "hosts"])
+    assert everything.values() == ["abcdef"] and everything.sizes == {}
+    assert (values.max(), values.min(), values.max("hosts").values()) == ("f", "a", ["d", "e", "f"])
+    assert values.slice(gpus=1).min("hosts").item() == "b"
+    with pytest.raises(KeyError, match=r"there is no dimension 'tp' in {hosts=2,gpus=3}"):
+        values.sum("tp")
+
+
+def test_numpy_stacks_along_the_dimensions_of_the_mesh() -> None:
+    assert ValueMesh(SHAPE, range(6)).numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    stacked = ValueMesh(SHAPE, [np.full((4, 5), rank) for rank in range(6)]).slice(hosts=1).numpy()
+    assert stacked.shape == (3, 4, 5) and stacked[:, 0, 0].tolist() == [3, 4, 5]
+    assert ValueMesh(SHAPE, range(6)).slice(hosts=1, gpus=0).numpy().tolist() == 3
+    uneven = ValueMesh(SHAPE, [np.zeros(2 if rank in (1, 4) else 3) for rank in range(6)])
+    with pytest.raises(ValueError, match=r"ranks 0,2-3,5: \(3,\); ranks 1,4: \(2,\)"):
+        uneven.numpy()

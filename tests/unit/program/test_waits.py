@@ -10,12 +10,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.hooks.facts import Wait
+from meshrt.hooks.facts import UnreadError, Wait
 from meshrt.inspect.merged import Party, Waits
 from meshrt.inspect.operations import Progress
-from meshrt.inspect.waittext import wait_lines, waits_of
+from meshrt.inspect.waittext import unread_lines, wait_lines, waits_of
 from meshrt.program.waits import SCRIPT, Waiter, WaitGraph
 
+RECEIVES = Wait("", "", "recv", (), 0, port=True)
 NAMES = {"m": "mesh1", "s": "mesh2"}
 
 
@@ -151,17 +152,49 @@ def test_actors_of_one_name_and_gathered_calls() -> None:
     ]
 
 
+def test_ports_are_waited_for_too() -> None:
+    made = graph({0: Wait("m", "worker", "send", (1,), 1, port=True), 1: wait(0), 2: RECEIVES, 3: RECEIVES})
+    made.nodes["m", 4, "worker"] = Waiter("blocked", waits=[Wait(*SCRIPT[::2], "send", SCRIPT[1:2], 1, port=True)])
+    assert lines(made) == [
+        "rank 0 waits for worker rank 1 to take messages from its port, which waits for worker.ask() of rank 0: "
+        "a cycle, for 43 s, unless another thread takes from the port",
+        "ranks 2-3 wait for a message to a port",
+        "rank 4 waits for the script to take messages from its port",
+    ]
+    assert [call.ranks for told in waits_of(made, NAMES).waits for step in told.path for call in step][-2:] == [[], []]
+
+
 def test_only_those_that_are_meant_and_not_too_many() -> None:
     made = graph({rank: wait(rank + 100, endpoint=f"e{rank}") for rank in range(30)})
     told = waits_of(made, NAMES, lambda key: key[1] < 25)
     assert len(told.waits) == 20 and told.waits_left_out == 5
     assert wait_lines(told)[-1] == "... 5 more"
     assert len(wait_lines(told, 4)) == 5 and wait_lines(told, 4)[-1] == "... 21 more"
-    assert waits_of(made, NAMES, lambda key: False) == Waits([], 0)
+    assert waits_of(made, NAMES, lambda key: False) == Waits([], 0, [])
+
+
+def test_what_the_script_waits_for_is_said_with_its_lines() -> None:
     made = graph({})
-    made.script([wait(0)])
-    assert lines(made) == []  # that it waits is no news
-    assert made.nodes[SCRIPT].waits == [wait(0)]
+    made.script([replace(wait(0), seconds=0.5, line="/home/me/train.py:42")])
+    assert lines(made) == ["the script (/home/me/train.py:42) waits for worker.ask() of rank 0"]
+    several = [replace(wait(0), seconds=9, line="t.py:2"), replace(wait(1), seconds=7, line="t.py:1")]
+    made.script([*several, replace(wait(2), seconds=8)])
+    assert lines(made) == ["the script (t.py:1, t.py:2) waits for worker.ask() of ranks 0-2, for 7 s"]
+    made = graph({})
+    made.script([])
+    assert lines(made) == []
+
+
+def test_errors_that_nobody_has_read_are_said_once_for_equal_ones() -> None:
+    errors = [UnreadError("m", "worker", "ask", rank, "ValueError: x") for rank in (2, 0, 1)]
+    told = waits_of(graph({}), NAMES, unread=[*errors, UnreadError("gone", "worker", "step", 3, "KeyError")])
+    assert unread_lines(told) == [
+        "an error that nobody has read: worker.ask() raised on mesh1 ranks 0-2: ValueError: x",
+        "an error that nobody has read: worker.step() raised on gone rank 3: KeyError",
+    ]
+    assert told.unread[0].ranks == [0, 1, 2] and wait_lines(told) == []
+    many = [UnreadError("m", "worker", f"e{number}", 0, "E") for number in range(9)]
+    assert [each.endpoint for each in waits_of(graph({}), NAMES, unread=many).unread] == ["e4", "e5", "e6", "e7", "e8"]
 
 
 def test_the_documentation_names_every_key() -> None:

@@ -88,6 +88,7 @@ REFUSED: list[tuple[Call, type[Exception], str]] = [
     (lambda m: m.slice(gpus="1"), TypeError, "'gpus' is sliced with an integer or a slice, got '1'"),
     (lambda m: m.slice(gpus=range(2)), TypeError, r"'gpus' is sliced with an integer or a slice, got range\(0, 2\)"),
     (lambda m: m.slice(foo=1), TypeError, "Shape does not have dimension labeled 'foo'"),
+    (lambda m: m.slice(gpu=1), TypeError, "did you mean 'gpus'"),
     (lambda m: m.slice(gpus=1).slice(gpus=0), TypeError, "Shape does not have dimension labeled 'gpus'"),
     (lambda m: m.split(gpus=("tp", "cp"), tp=3, cp=2), ValueError, r"'gpus' of size 4 is not .* sizes \(3, 2\)"),
     (lambda m: m.split(gpus=("tp", "cp"), tp=3), ValueError, r"\('tp', 'cp'\) with sizes \(3, '\?'\)"),

@@ -43,6 +43,24 @@ def test_all_are_waited_for() -> None:
     assert not thread.is_alive()
 
 
+def test_one_that_has_ended_before_it_had_joined_and_other_meshes_keep_nobody_waiting() -> None:
+    ranks = ranks_of(3)
+    ranks.mesh_id = "m"
+    thread = waiting(ranks)
+    ranks.born("m", 0)
+    ranks.gone("m", 1, Fate("unborn"))
+    for _ in range(2):  # started again
+        ranks.born("m", 2)
+        ranks.gone("m", 2, ENDED)
+    ranks.born("made by rank 0", 0)
+    ranks.gone("made by rank 0", 0, ENDED)
+    thread.join(0.1)
+    assert thread.is_alive()
+    ranks.gone("m", 0, ENDED)
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_other_hosts_are_not_waited_for_when_the_launcher_has_ended_the_first_one() -> None:
     ranks = ranks_of(3, local_size=2)
     for rank in range(3):

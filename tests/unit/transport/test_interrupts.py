@@ -153,3 +153,29 @@ def test_a_callback_of_a_weak_reference_swallows_no_interrupt(shield: Shield) ->
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # as above
         del dropped
         wait_until(lambda: False, 20, "an interrupt")
+
+
+def test_one_that_takes_part_is_respected_by_the_handler_that_is_in_place(shield: Shield) -> None:
+    other = Shield()
+    other.take_part()
+    other.close()
+    signal.raise_signal(signal.SIGINT)
+    assert other.pending and not shield.pending
+    with pytest.raises(KeyboardInterrupt):
+        other.open()
+    other.leave()
+    other.close()
+    with pytest.raises(KeyboardInterrupt):  # it is not asked any more
+        signal.raise_signal(signal.SIGINT)
+    other.open()
+
+
+def test_one_that_takes_part_where_there_is_none_is_the_handler_until_it_leaves() -> None:
+    alone = Shield()
+    alone.take_part()
+    alone.close()
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        alone.open()
+    alone.leave()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -31,7 +31,7 @@ class Tree(FakeTree):
     def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         answered(operation.read_answer({}), None)
 
-    def actor_spawned(self, mesh_id: str, actor: str, view: Shape) -> None:
+    def actor_spawned(self, mesh_id: str, actor: str, view: Shape, *, owned: bool = True) -> None:
         pass
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:

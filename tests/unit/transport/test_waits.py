@@ -44,11 +44,45 @@ def test_a_thread_that_waits_is_known_until_it_waits_no_more(driver: Driver, pen
 
 
 def test_what_is_done_is_waited_for_no_more(driver: Driver, pending: Pending) -> None:
-    driver.waits_for("task", pending)
-    driver.waits_for("another", Pending(driver))
+    driver.waits_for(1, pending)
+    driver.waits_for(2, Pending(driver))
     assert driver.waits.all() == [CALL], "the other one is no call"
     pending.finish()
     assert driver.waits.all() == []
+
+
+def lines_of(driver: Driver) -> list[str]:
+    return [wait.line for wait in driver.waits.all()]
+
+
+def test_the_line_of_a_thread_that_waits_is_known(driver: Driver, pending: Pending) -> None:
+    def waits() -> None:
+        driver.wait(pending, 60)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    wait_until(lambda: driver.waits.all())
+    assert lines_of(driver) == [f"{__file__}:{waits.__code__.co_firstlineno + 1}"]
+    pending.finish()
+    driver.wake()
+    thread.join(10)
+
+
+def test_the_line_of_a_task_that_waits_is_the_innermost_of_the_user(driver: Driver, pending: Pending) -> None:
+    async def inner() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(outer())
+        await asyncio.sleep(0)
+        driver.waits_for(task, pending)
+        assert lines_of(driver) == [f"{__file__}:{inner.__code__.co_firstlineno + 1}"]
+        task.cancel()
+
+    async def outer() -> None:
+        await inner()
+
+    asyncio.run(main())
 
 
 def test_the_longest_await_of_a_loop(driver: Driver, pending: Pending) -> None:

@@ -258,3 +258,24 @@ def test_code_by_value_keeps_its_file_names() -> None:
     exec(compile("def outer():\n    def inner(): pass\n    return inner\n", "/somewhere/train.py", "exec"), space)
     found = back(space["outer"])
     assert found.__code__.co_filename == found().__code__.co_filename == "/somewhere/train.py"
+
+
+def test_a_digest_is_that_of_the_values() -> None:
+    def text() -> str:
+        return "".join(["a", "b" * 3])
+
+    shared = text()
+    assert codec.digest([shared, shared]) == codec.digest([text(), text()])
+    values: list[object] = [1, 1.0, True, "1", b"1", None, (1,), [1], {"a": 1}, len, int, text]
+    assert len({codec.digest(value) for value in values}) == len(values)
+    cyclic: list[object] = []
+    cyclic.append(cyclic)
+    assert codec.digest(cyclic) == codec.digest(cyclic)
+    with pytest.raises(codec.EncodeError):
+        codec.digest([cyclic, threading.Lock()])
+
+
+def test_a_digest_names_what_other_processes_do_not_find() -> None:
+    first, second = (type("Local", (), {"__module__": "__main__"}) for _ in range(2))
+    assert codec.digest(first) == codec.digest(second)
+    assert codec.digest(lambda: 1) == codec.digest(lambda: 1) != codec.digest(lambda: [1, 2])

@@ -63,6 +63,48 @@ def test_only_ranks_that_were_spawned_together() -> None:
     assert asked(root) == [[1]]
 
 
+def test_one_that_joins_while_the_others_are_stopped_is_asked() -> None:
+    shape = Shape.from_extent({"gpus": 4})
+    root = FakeRoot(("m1", "", {"gpus": 4}, {"debugee": shape}))
+    root.ended = {("m1", rank): "has not joined" for rank in (2, 3)}
+    root.event("stop_others", 0)
+    root.stop(0)
+    root.advance(LATER)
+    root.stop(1, reason="interrupt")
+    root.ended = {("m1", 3): "has not joined"}
+    for begun in root.actor_begun:
+        begun("m1", 2, "debugee")
+    root.advance(LATER)
+    assert asked(root) == [[1], [2]]
+
+
+def test_one_that_was_asked_before_it_had_joined_is_asked_again() -> None:
+    root = FakeRoot(("m1", "", {"gpus": 2}, {"debugee": Shape.from_extent({"gpus": 2})}))
+    root.event("stop_others", 0)
+    root.stop(0)
+    root.advance(LATER)
+    for begun in root.actor_begun:
+        begun("m1", 1, "debugee")
+    root.advance(LATER)
+    assert asked(root) == [[1], [1]]
+
+
+def test_one_that_has_not_answered_is_asked_again_and_told_of_once() -> None:
+    root = FakeRoot(("m1", "", {"gpus": 2}, {"debugee": Shape.from_extent({"gpus": 2})}))
+    me = root.terminal()
+    root.event("stop_others", 0)
+    root.stop(0)
+    root.advance(LATER)
+    for _ in range(2):
+        root.answer("debug.interrupt", Group("m1", (1,), "silent", {"state": "", "stack": ""}, {}))
+        root.advance(3)
+        assert asked(root) == [[1]]  # again: the one that was answered is over
+    assert sum("rank 1 of debugee is not stopped" in body["text"] for body in me.of("debug.notice")) == 1
+    root.stop(1, reason="interrupt")
+    root.advance(9)
+    assert asked(root) == [[1]]
+
+
 def test_what_does_not_stop_is_said() -> None:
     root = FakeRoot()
     me = root.terminal()
@@ -94,7 +136,7 @@ def test_what_does_not_stop_is_said() -> None:
     assert me.of("debug.notice")[-1]["text"] == "rank 3 of debugee stopped at actors.py:16 (work)"
 
 
-def test_what_was_not_carried_out_is_withdrawn_before_the_last_one_goes_on() -> None:
+def test_the_last_one_goes_on_when_what_was_not_carried_out_is_withdrawn() -> None:
     root = FakeRoot()
     me = root.terminal()
     for rank in (0, 1):
@@ -113,9 +155,15 @@ def test_what_was_not_carried_out_is_withdrawn_before_the_last_one_goes_on() -> 
     sent = len(root.sent)
     root.ask(me, "debug.continue")
     assert asked(root, "debug.withdraw") == [[2, 3, 6, 7]]
-    assert len(root.sent) > sent
+    assert len(root.sent) == sent, "what C code waits for would come before they know it"
+    root.answer(
+        "debug.withdraw",
+        Group("m1", (2, 3, 6), "answered", {}, {}),
+        Group("m1", (7,), "silent", {"state": "busy", "stack": ""}, {}),
+    )
+    assert len(root.sent) == sent + 2
     root.event("resumed", 1, 4, how="continue")
-    assert len(asked(root, "debug.withdraw")) == 1
+    assert asked(root, "debug.withdraw") == []
 
 
 def test_who_goes_on_at_once_has_nobody_stopped() -> None:

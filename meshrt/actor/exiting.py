@@ -1,0 +1,140 @@
+"""The exit of a rank's interpreter: what a script's interpreter does when the script ends, behind the last actor.
+
+::
+
+    threads that are no daemons --> atexit --> open files are written --> modules of the user: __del__ --> files again
+
+These are the parts of ``Py_FinalizeEx`` that user code can see. That function itself would end what the rank shares
+with its agent, of which it is a fork, and the control thread, which tells of a crash or of a hang here; and it takes
+several times as long (docs/design.md).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import io
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+
+from meshrt.actor.ending import StopInterrupt
+from meshrt.actor.endpoint import forget_endpoints
+from meshrt.files import RUNTIME_FILES, is_library_file
+from meshrt.wire.codec import text_of
+
+__all__ = ["InterpreterExit"]
+
+_IO = io.IOBase.__mro__[1]  # the base of all files, that of Python's library and those of users: no ABC, which is slow
+
+
+class InterpreterExit:
+    """Runs once, on the main thread. A `StopInterrupt` there ends the step that runs, not those behind it."""
+
+    def __init__(self) -> None:
+        #: The step that runs; "": none does.
+        self._step = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs now: the interrupt of the main thread is for it. Any thread."""
+        return bool(self._step)
+
+    def running(self) -> list[str]:
+        """Return what runs now, in words: nothing, the step, or the threads that it waits for. Any thread."""
+        if self._step != "threads":
+            return [self._step] if self._step else []
+        return [f"thread {thread.name!r}, which is no daemon," for thread in _others()] or ["the end of threads"]
+
+    def run(self, *, whole: bool) -> None:
+        """Run the steps. What user code raises is printed, as by an interpreter.
+
+        Args:
+            whole: False: an error is the reason, and the end is to be soon: only what loses no data.
+        """
+        steps: list[tuple[str, Callable[[], object]]] = [
+            ("threads", threading._shutdown),  # type: ignore[attr-defined]  # private, in all versions
+            ("functions of atexit", atexit._run_exitfuncs),
+            # First: of a file that is a part of a cycle, the collector may close the descriptor before it is written.
+            ("the writing of open files", _flush_files),
+            ("the end of modules (__del__)", _end_modules),
+            ("the writing of open files", _flush_files),
+        ]
+        for self._step, function in steps if whole else steps[1:3]:
+            try:
+                function()
+            except StopInterrupt:
+                pass  # it was reported by its name when the grace was over
+            except BaseException as error:  # the steps behind it are to run all the same
+                print(f"meshrt: {self._step} at the exit of this rank: {text_of(error)}", file=sys.stderr)
+        self._step = ""
+
+
+def _others() -> list[threading.Thread]:
+    main = threading.main_thread()
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread is not main]
+
+
+def _end_modules() -> None:
+    """Drop the modules of the user, and then what is left in them: as Python does, names with an underscore first."""
+    # Daemons do not run any more while an interpreter ends. Here they do, and would print that their globals are None.
+    threading.excepthook = lambda _args: None
+    forget_endpoints()
+    modules = _drop_modules()
+    gc.collect()  # what nothing else uses ends here, and finds its globals whole
+    left = [vars(module) for reference in modules if (module := reference()) is not None]
+    for namespace in [*left, *_sent_by_value()]:
+        for private in (True, False):
+            for name in reversed(tuple(namespace)):  # imports are the first ones: what is deleted finds them
+                if name != "__builtins__" and name.startswith("_") is private:
+                    namespace[name] = None
+
+
+def _drop_modules() -> list[weakref.ref[types.ModuleType]]:
+    """Remove the modules that were imported from files of the user; returns them, the last one first."""
+    found = []
+    every: list[tuple[str, object]] = list(sys.modules.items())  # user code may have put anything there
+    for name, module in reversed(every):
+        if isinstance(module, types.ModuleType) and _is_users(vars(module)):
+            found.append(weakref.ref(module))
+            del sys.modules[name]
+    return found
+
+
+def _sent_by_value() -> list[dict[str, object]]:
+    """Return the globals of functions that were pickled by value: they are in no module."""
+    found = {}
+    for function in gc.get_objects():
+        if type(function) is types.FunctionType:
+            namespace = function.__globals__
+            if id(namespace) not in found and (namespace.get("__name__") == "__main__" or _is_users(namespace)):
+                found[id(namespace)] = namespace
+    return list(found.values())
+
+
+def _is_users(namespace: dict[str, object]) -> bool:
+    file = namespace.get("__file__")
+    return isinstance(file, str) and not file.startswith(RUNTIME_FILES) and not is_library_file(file)
+
+
+def _flush_files() -> None:
+    """Write what is in the buffers of files that are still open. Not of those of the agent: they are frozen."""
+    is_file: dict[type, bool] = {}
+    for each in gc.get_objects():
+        kind = type(each)
+        if kind not in is_file:
+            is_file[kind] = _IO in kind.__mro__
+        if is_file[kind]:
+            with contextlib.suppress(ValueError):  # it is closed
+                _flush(each)
+
+
+def _flush(file: io.IOBase) -> None:
+    try:
+        file.flush()
+    except OSError as error:
+        name = text_of(getattr(file, "name", file))
+        print(f"meshrt: the end of {name} could not be written at the exit of this rank: {error}", file=sys.stderr)

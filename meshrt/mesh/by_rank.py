@@ -1,0 +1,71 @@
+"""Arguments and values by rank: ``Endpoint.map`` and ``Endpoint.reduce`` (`meshrt.actor.reducing`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from meshrt.actor.reducing import REDUCE, Block, Combine
+from meshrt.errors import UsageError
+from meshrt.mesh.call import OneCall
+from meshrt.mesh.owner import about
+from meshrt.mesh.sending import send_call
+from meshrt.mesh.several import all_ended
+from meshrt.mesh.target import Target
+from meshrt.mesh.value_mesh import ValueMesh
+from meshrt.selection import counted
+from meshrt.transport.driver import Driver
+
+__all__ = ["arguments_by_rank", "first_block", "send_block"]
+
+
+def arguments_by_rank(target: Target, endpoint: str, columns: tuple[Iterable[object], ...]) -> list[tuple[object, ...]]:
+    """Return the arguments of each rank, in rank order.
+
+    Args:
+        columns: For each argument of the endpoint the values of all ranks: in rank order, or a `ValueMesh`.
+    Raises:
+        UsageError: There is no column; one has not as many values as there are ranks, or is a `ValueMesh` of another
+            shape.
+    """
+    name = f"{target.name}.{endpoint}.map()"
+    if not columns:
+        raise UsageError(f"{name}: expected one sequence, or more, with a value for each rank")
+    count = len(target.shape)
+    found = []
+    for number, column in enumerate(columns, 1):
+        if isinstance(column, ValueMesh):
+            if column.extent != target.shape.extent:
+                raise UsageError(f"{name}: argument {number} has the shape {column.extent}, not {target.shape}")
+            values = column.values()
+        else:
+            values = list(column)
+        if len(values) != count:
+            raise UsageError(
+                f"{name}: argument {number} has {counted(len(values), 'value')}; expected {count}, one for each rank "
+                f"of {target.shape}"
+            )
+        found.append(values)
+    return list(zip(*found, strict=True))
+
+
+def first_block(target: Target, endpoint: str, function: Combine) -> Block:
+    """Return the block that is all ranks of a target."""
+    whole = target.mesh_id, target.name, target.address, target.shape, target.whole, target.suffix
+    return Block(endpoint, function, whole, send_block, all_ended, 0, len(target.shape))
+
+
+def send_block(
+    block: Block, args: tuple[object, ...], kwargs: dict[str, object], target: Target | None = None
+) -> OneCall:
+    """Have a block reduced by the rank at its first position. Raises as `Endpoint.call`.
+
+    Args:
+        target: The target of the block, where it was not received.
+    """
+    mesh_id, name, address, shape, whole, suffix = block.target
+    head = (target or Target(mesh_id, name, address, shape, whole, about, None, suffix)).only(block.first)
+
+    def receiver(driver: Driver, target: Target, _: str) -> OneCall:
+        return OneCall(driver, target, block.endpoint)
+
+    return send_call(head, REDUCE, (block, args, kwargs), {}, receiver)

@@ -1,0 +1,128 @@
+"""The pytest plug-in: meshes for a test, meshrt's report in the text of a failed test, shorter tracebacks.
+
+pytest loads it by its entry point, in each run: it loads what it needs of meshrt when a test has used that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, ParamSpec
+
+import pytest
+
+from meshrt.files import RUNTIME_FILES
+
+if TYPE_CHECKING:
+    from meshrt.mesh.proc_mesh import ProcMesh
+    from meshrt.mesh.root import Root
+
+__all__ = ["MeshMaker", "meshrt_mesh", "pytest_addoption", "pytest_runtest_makereport"]
+
+P = ParamSpec("P")
+MeshMaker = Callable[..., "ProcMesh"]
+"""`meshrt.proc_mesh`, with its arguments."""
+
+_FRAMES = "meshrt_frames"
+#: Seconds for meshes that a test has left.
+_GRACE = 1.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See pytest."""
+    parser.addini(_FRAMES, "Show frames of meshrt in tracebacks of failed tests.", type="bool", default=False)
+
+
+@pytest.fixture
+def meshrt_mesh() -> Iterator[MeshMaker]:
+    """Make meshes for one test: ``meshrt_mesh(gpus=4)`` is ``meshrt.proc_mesh(gpus=4)``.
+
+    Behind the test all of them are stopped. The test fails if it has left other meshes running, or if there is an error
+    of a rank that nobody has read.
+    """
+    from meshrt.mesh.proc_mesh import proc_mesh  # start-up: see above
+    from meshrt.mesh.program import running_root, start_root  # start-up: as above
+
+    meshes = _Meshes(start_root())
+    yield meshes.noting(proc_mesh)
+    root = running_root()
+    if root is not None:
+        problems = meshes.finish(root)
+        if problems:
+            pytest.fail("\n".join(problems), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add meshrt's report to that of pytest, and leave frames of meshrt out."""
+    error = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(error, Exception) and "meshrt.mesh.program" in sys.modules:
+        from meshrt.mesh.program import running_root  # start-up: see above
+
+        root = running_root()
+        text = "" if root is None else root.script.report_of(error)
+        if text:
+            item.add_report_section(call.when, "meshrt", text)
+        if not (item.config.getini(_FRAMES) or item.config.getoption("fulltrace")):
+            error.__traceback__ = _without_runtime(error.__traceback__)
+            call.excinfo = pytest.ExceptionInfo.from_exception(error)
+    return (yield)
+
+
+class _Meshes:
+    """The meshes of one test."""
+
+    def __init__(self, root: Root) -> None:
+        self._before = set(_running(root))
+        self._made: list[ProcMesh] = []
+
+    def noting(self, make: Callable[P, ProcMesh]) -> Callable[P, ProcMesh]:
+        """Return ``make``, whose meshes are noted."""
+
+        def noted(*args: P.args, **settings: P.kwargs) -> ProcMesh:
+            mesh = make(*args, **settings)
+            self._made.append(mesh)
+            return mesh
+
+        return noted
+
+    def finish(self, root: Root) -> list[str]:
+        """Stop all meshes that are new; returns what the test has left, in words."""
+        from meshrt.mesh.owner import owner_for_new  # start-up: as above
+
+        for mesh in self._made:
+            mesh.stop()
+        own = {mesh.mesh_id for mesh in self._made}
+        left = {mesh_id: name for mesh_id, name in _running(root).items() if mesh_id not in self._before | own}
+        for mesh_id in left:
+            owner_for_new().stop(mesh_id, _GRACE, "").get()
+        root.ending.settle()
+        unread, report = root.script.take_unread()
+        problems = [f"an error that nobody has read: {line}" for line in unread]
+        problems += [report] if report else []
+        names = [name for name in left.values() if name]
+        return [*problems, f"meshes that the test has left running: {', '.join(names)}"] if names else problems
+
+
+def _running(root: Root) -> dict[str, str]:
+    """Return the names of the script's meshes that run, by id; "" of a singleton, which is to live on."""
+    return {
+        mesh_id: "" if record.singleton else record.name
+        for mesh_id, record in tuple(root.registry.meshes.items())
+        if record.owner is None and record.alive()
+    }
+
+
+def _without_runtime(walker: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of meshrt, unless there are no others."""
+    frames = []
+    while walker is not None:
+        frames.append(walker)
+        walker = walker.tb_next
+    own = [each for each in frames if not each.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES)]
+    for each in reversed(own or frames):
+        walker = TracebackType(walker, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return walker

@@ -1,0 +1,136 @@
+"""Actors in the process of the test, whose ranks are threads; and other classes in place of some."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from meshrt.actor.actor import Actor
+from meshrt.actor.replacing import replace, replaced
+from meshrt.errors import MeshError, UsageError
+from meshrt.mesh.future import Future, Settled, done
+from meshrt.mesh.own_ranks import OwnRanks
+from meshrt.mesh.proc_mesh import ProcMesh
+from meshrt.mesh.program import start_root
+from meshrt.mesh.spec import MeshSpec
+from meshrt.selection import Shape
+
+if TYPE_CHECKING:
+    from meshrt.mesh.handle import ActorMesh
+
+__all__ = ["local", "local_mesh", "patch_actor"]
+
+A = TypeVar("A", bound=Actor)
+P = ParamSpec("P")
+
+
+@contextlib.contextmanager
+def local_mesh(*, setup: Callable[[], object] | None = None, grace: float = 5.0, **sizes: int) -> Iterator[ProcMesh]:
+    """A mesh whose ranks are threads of this process: ``with local_mesh(dp=2, tp=2) as mesh``.
+
+    Actors are spawned and called as on processes: messages in the same order, arguments and results as copies, errors
+    with the rank. Memory, signals, the environment and modules are those of this process.
+
+    Args:
+        setup: Runs once for each rank before its first actor is built.
+        grace: Seconds that calls have to end at the end of the block.
+        **sizes: Dimension to size; none: one rank.
+    Raises:
+        UsageError: A size is invalid.
+        MeshError: At the end of the block: an actor has not ended within the grace, and its thread still runs.
+    """
+    spec = MeshSpec.make("local", sizes or {"ranks": 1}, None, setup, ())
+    shape = Shape.from_extent(spec.extent) if sizes else Shape.unity()
+    ranks = OwnRanks(start_root(), len(shape))
+    mesh = _LocalMesh(ranks.mesh_id, "local", shape, ranks.address, setup)
+    mesh._ranks = ranks
+    try:
+        yield mesh
+    finally:
+        running = ranks.stop(grace)
+    if running:
+        raise _not_ended(running, grace)
+
+
+class _LocalMesh(ProcMesh):
+    """A mesh that is stopped here, where its ranks are."""
+
+    _ranks: OwnRanks
+
+    @property
+    def initialized(self) -> Future[None]:
+        """Done: its ranks are there from the beginning."""
+        return done(start_root().runtime.driver)
+
+    def _with_shape(self, shape: Shape) -> Self:
+        view = super()._with_shape(shape)
+        view._ranks = self._ranks
+        return view
+
+    def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
+        if len(self._own_shape) != len(self._whole):
+            raise UsageError(f"local is stopped as a whole: this is a slice of it ({self._own_shape} of {self._whole})")
+        if self._stopped is None:
+            stopped: Settled[None] = Settled(start_root().runtime.driver, "the end of a local mesh")
+            self._stopped = stopped
+            threading.Thread(target=self._end, args=(grace, stopped), name="meshrt-stop", daemon=True).start()
+        return self._stopped
+
+    def _end(self, grace: float, stopped: Settled[None]) -> None:
+        try:
+            running = self._ranks.stop(grace)
+        except BaseException as error:
+            stopped.reject(error)
+            raise
+        if running:
+            stopped.reject(_not_ended(running, grace))
+        else:
+            stopped.resolve(None)
+
+    def _tell_failed(self, error: BaseException | None) -> None:
+        """Do nothing: no process has anything to tell."""
+
+    def _leave(self, error: BaseException | None) -> None:
+        """As `_tell_failed`."""
+
+
+def _not_ended(running: Sequence[str], grace: float) -> MeshError:
+    return MeshError(f"actors whose calls have not ended within {grace:g} s, on threads: {', '.join(running)}")
+
+
+@contextlib.contextmanager
+def local(cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[ActorMesh[A]]:
+    """One actor in this process, built and ready: ``with local(Counter, 10) as counter``. See `local_mesh`.
+
+    Raises:
+        ActorError: Its ``__init__`` has raised.
+        UsageError, TypeError: As `ProcMesh.spawn`.
+    """
+    with local_mesh() as mesh:
+        given: Any = cls
+        actor: ActorMesh[A] = mesh.spawn(given.__name__.lower(), given, *args, **kwargs).get()
+        yield actor
+
+
+@contextlib.contextmanager
+def patch_actor(original: type, replacement: type) -> Iterator[None]:
+    """Have ``replacement`` spawned where ``original`` is, in this process and by the actors that it spawns meanwhile.
+
+    A context manager, and a decorator of functions; blocks may be nested, and the inner one counts. Actors that run
+    already stay what they are.
+
+    Raises:
+        UsageError: One of them is no subclass of `Actor`.
+    """
+    given: tuple[Any, ...] = original, replacement
+    for cls in given:
+        if not (isinstance(cls, type) and issubclass(cls, Actor)):
+            raise UsageError(f"patch_actor: {getattr(cls, '__name__', cls)!r} is no subclass of meshrt.Actor")
+    before = replaced()
+    replace({**before, original: replacement})
+    try:
+        yield
+    finally:
+        replace(before)

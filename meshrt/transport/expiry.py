@@ -1,0 +1,90 @@
+"""Calls that have a limited time, and end when it has passed. One timer serves all of them."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from meshrt.transport.clock import HoldClock
+
+__all__ = ["Expiring", "Expiry"]
+
+#: Seconds between two looks while the clock is suspended.
+_HELD_LOOK = 0.1
+#: So many entries are kept before those of calls that are done are looked for.
+_MANY = 1024
+
+
+class Expiring(Protocol):
+    """What has a limited time."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is done."""
+
+    def expire(self, seconds: float) -> object:
+        """Its time, ``seconds``, has passed. It must not block; runs no user code."""
+
+
+class Expiry:
+    """Ends what is not done in time. Any thread. Keeps nothing alive.
+
+    Args:
+        clock: The time is measured on it.
+        later: Calls a function after some seconds, on a thread that must not be blocked.
+    """
+
+    def __init__(self, clock: HoldClock, later: Callable[[float, Callable[[], None]], None]) -> None:
+        self._clock = clock
+        self._later = later
+        self._lock = threading.Lock()
+        self._entries: list[tuple[float, int, float, weakref.ref[Expiring]]] = []
+        self._numbers = itertools.count()
+        #: The time of the entry that the timer is set for.
+        self._timer = math.inf
+        self._many = _MANY
+
+    def add(self, call: Expiring, seconds: float, begun: float | None = None) -> None:
+        """Have ``call.expire(seconds)`` called after ``seconds``, unless it is done by then.
+
+        Args:
+            begun: When they begin, on the clock; None: now.
+        """
+        now = self._clock.now()
+        at = (now if begun is None else begun) + seconds
+        with self._lock:
+            if len(self._entries) >= self._many:
+                self._entries = [entry for entry in self._entries if _is_open(entry[3]())]
+                heapq.heapify(self._entries)
+                self._many = max(_MANY, 2 * len(self._entries))
+            heapq.heappush(self._entries, (at, next(self._numbers), seconds, weakref.ref(call)))
+            if at >= self._timer:
+                return
+            self._timer = at
+        self._later(max(0.0, at - now), functools.partial(self._look, at))
+
+    def _look(self, at: float) -> None:
+        due = []
+        with self._lock:
+            if at != self._timer:
+                return  # an earlier one was added after this timer, and has set another one
+            now = self._clock.now()
+            while self._entries and (self._entries[0][0] <= now or not _is_open(self._entries[0][3]())):
+                due.append(heapq.heappop(self._entries))
+            at = self._timer = self._entries[0][0] if self._entries else math.inf
+        if at < math.inf:
+            self._later(max(at - now, _HELD_LOOK if self._clock.held else 0.0), functools.partial(self._look, at))
+        for _, _, seconds, call in due:
+            found = call()
+            if found is not None and not found.finished:
+                found.expire(seconds)
+
+
+def _is_open(call: Expiring | None) -> bool:
+    return call is not None and not call.finished

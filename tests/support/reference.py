@@ -1,0 +1,203 @@
+"""The tables of docs/api.md: each public name, with its parameters and the first sentence of its docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import Any, NamedTuple
+
+import meshrt
+from meshrt import testing
+from meshrt.actor.context import ActorInstance
+
+__all__ = ["GROUPS", "error_rows", "missing", "rows_of"]
+
+
+class Group(NamedTuple):
+    """Names that belong together.
+
+    Attributes:
+        title: What its table is called in the page.
+        guide: The page that shows how they are used.
+        names: In the order of the table, with the members of a class that users call.
+    """
+
+    title: str
+    guide: str
+    names: dict[str, str]
+
+
+GROUPS = (
+    Group(
+        "processes and actors",
+        "tutorial.md",
+        {
+            "proc_mesh": "",
+            "ProcMesh": "spawn get stop initialized hosts name",
+            "Actor": "",
+            "endpoint": "",
+            "concurrent_endpoint": "",
+            "ActorMesh": "endpoint get stop name",
+            "this_proc": "",
+            "shutdown_context": "",
+        },
+    ),
+    Group(
+        "calls",
+        "calls.md",
+        {
+            "Endpoint": "call call_one choose broadcast stream map reduce options wait_ready",
+            "Future": "get exception done cancel add_done_callback",
+            "ValueMesh": "item values items reduce sum max min numpy",
+            "gather": "",
+            "wait": "",
+            "as_completed": "",
+            "nursery": "",
+            "Nursery": "start",
+        },
+    ),
+    Group(
+        "ports",
+        "ports.md",
+        {
+            "Channel": "open open_ranked",
+            "Port": "send exception wait_ready",
+            "PortReceiver": "recv close",
+            "Accumulator": "accumulate",
+        },
+    ),
+    Group(
+        "where code runs",
+        "tutorial.md",
+        {
+            "context": "",
+            "Context": "actor_instance message_rank",
+            "ActorInstance": "abort stop",
+            "current_rank": "",
+            "current_size": "",
+            "current_actor_name": "",
+        },
+    ),
+    Group(
+        "names and programs",
+        "programs.md",
+        {
+            "get_or_spawn": "",
+            "get_singleton": "",
+            "connect": "",
+            "RunningProgram": "actors actor close",
+            "join": "",
+        },
+    ),
+    Group("large objects", "tutorial.md#large-arrays", {"put": "", "ObjectRef": "get nbytes"}),
+    Group(
+        "hosts and engines",
+        "clusters.md",
+        {
+            "host_mesh": "",
+            "this_host": "",
+            "HostMesh": "spawn_procs stop names",
+            "LocalEngine": "",
+            "ssh": "",
+            "CommandEngine": "",
+            "RayEngine": "",
+        },
+    ),
+    Group(
+        "shapes",
+        "grammar.md",
+        {
+            "MeshTrait": "slice split flatten rename select sizes size extent",
+            "Shape": "",
+            "Extent": "",
+            "Point": "rank",
+            "Slice": "",
+        },
+    ),
+    Group(
+        "failures",
+        "supervision.md",
+        {"MeshFailure": "error ranks report", "Restart": "", "record": ""},
+    ),
+    Group("looking inside", "debugger.md", {"breakpoint": "", "memory": "", "debug_client": ""}),
+    Group("tests", "testing.md", {"testing.local": "", "testing.local_mesh": "", "testing.patch_actor": ""}),
+)
+
+_OWN = {"ActorInstance": ActorInstance}
+_SENTENCE = re.compile(r"(.+?\.)(?:\s|$)", re.DOTALL)
+
+
+class _Executable:
+    """What depends on the machine, as the source has it."""
+
+    def __repr__(self) -> str:
+        return "sys.executable"
+
+
+def _found(name: str) -> Any:
+    if name.startswith("testing."):
+        return getattr(testing, name.removeprefix("testing."))
+    return _OWN[name] if name in _OWN else getattr(meshrt, name)
+
+
+def _summary(thing: object) -> str:
+    text = " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+    sentence = _SENTENCE.match(text)
+    return (sentence[1] if sentence else text).replace("``", "`").replace("|", "\\|")
+
+
+def _parameters(thing: Any) -> str:
+    signature = inspect.signature(thing)
+    shown = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    shown = [each for each in shown if each.name != "self"]
+    shown = [each.replace(default=_Executable()) if each.default == sys.executable else each for each in shown]
+    return str(signature.replace(parameters=shown, return_annotation=inspect.Signature.empty)).replace("|", "\\|")
+
+
+def _members(name: str, members: str) -> list[tuple[str, str]]:
+    cls, rows = _found(name), []
+    for member in members.split():
+        raw = inspect.getattr_static(cls, member)
+        called = inspect.isfunction(raw) or isinstance(raw, (classmethod, staticmethod))
+        thing = getattr(cls, member) if called else raw
+        rows.append((f"{name}.{member}{_parameters(thing) if called else ''}", _summary(thing)))
+    return rows
+
+
+def missing() -> list[str]:
+    """Return the public names that are in no table."""
+    named = {name for group in GROUPS for name in group.names}
+    public = [*meshrt.__all__, *(f"testing.{name}" for name in testing.__all__)]
+    return [name for name in public if name not in named and not _is_error(_found(name))]
+
+
+def error_rows() -> list[str]:
+    """Return the table of errors: each below those that it is one of."""
+    found = [thing for name in meshrt.__all__ if _is_error(thing := getattr(meshrt, name))]
+    rows = [
+        (each.__name__, ", ".join(base.__name__ for base in each.__mro__[1:] if _is_public(base)), each)
+        for each in found
+    ]
+    lines = [f"| `{name}` | {bases} | {_summary(each)} |" for name, bases, each in sorted(rows, key=lambda row: row[0])]
+    return ["| name | is also | what has happened |", "|---|---|---|", *lines]
+
+
+def _is_error(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseException)
+
+
+def _is_public(base: type) -> bool:
+    named = base.__name__ in meshrt.__all__ or base.__module__ == "builtins"
+    return named and base not in (object, BaseException, Exception, meshrt.MeshError)
+
+
+def rows_of(title: str) -> list[str]:
+    """Return the table of a group."""
+    group = next(each for each in GROUPS if each.title == title)
+    rows: list[tuple[str, str]] = []
+    for name, members in group.names.items():
+        thing = _found(name)
+        shows = inspect.isfunction(thing)
+        rows += [(f"{name}{_parameters(thing) if shows else ''}", _summary(thing)), *_members(name, members)]
+    return ["| name | what it is |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)]
