@@ -499,6 +499,10 @@ class RankProcess:
         """Report that the debugger has stopped, or resumed, a thread of this rank."""
         self.report(Held(held))
 
+    def typed(self, begins: bool) -> None:
+        """Begin, or end, a line that a user has typed, on the calling thread."""
+        self.runtime.driver.clock.typed(begins)
+
     def flush_output(self) -> None:
         """Flush the output of user code."""
         for stream in (sys.stdout, sys.stderr):

@@ -109,6 +109,9 @@ class RankServices(Protocol):
     def set_held(self, held: bool) -> None:
         """Report that the debugger has stopped (or resumed) a thread of this rank: deadlines are suspended. Counts."""
 
+    def typed(self, begins: bool) -> None:
+        """Begin (or end), on the calling thread, a line that a user has typed: its own time-outs are not suspended."""
+
     #: How often `signal_main` has sent its signal, how many of them were handled, how much processor time
     #: `Hooks.signalled` has taken then (ns), and whether it runs now.
     signals_sent: int

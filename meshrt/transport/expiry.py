@@ -56,6 +56,10 @@ class Expiry:
         Args:
             begun: When they begin, on the clock; None: now.
         """
+        if self._clock.runs_typed:
+            # The user who has typed the call waits for its end, at the prompt that suspends the clock.
+            self._later(seconds, functools.partial(_expire, weakref.ref(call), seconds))
+            return
         now = self._clock.now()
         at = (now if begun is None else begun) + seconds
         with self._lock:
@@ -81,9 +85,13 @@ class Expiry:
         if at < math.inf:
             self._later(max(at - now, _HELD_LOOK if self._clock.held else 0.0), functools.partial(self._look, at))
         for _, _, seconds, call in due:
-            found = call()
-            if found is not None and not found.finished:
-                found.expire(seconds)
+            _expire(call, seconds)
+
+
+def _expire(call: weakref.ref[Expiring], seconds: float) -> None:
+    found = call()
+    if found is not None and not found.finished:
+        found.expire(seconds)
 
 
 def _is_open(call: Expiring | None) -> bool:

@@ -8,7 +8,7 @@ Rules:
   done-callback, and bytes that a socket did not take, have the **background** read (the root's loop, or the control
   thread of a rank).
 * Callbacks, which may be user code, run when the lead has been given up.
-* Deadlines run on `HoldClock`.
+* Deadlines run on `HoldClock`; those of a line that a user has typed run on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from meshrt.hooks.facts import UnreadError
-from meshrt.transport.clock import HoldClock
+from meshrt.transport.clock import Deadline, HoldClock
 from meshrt.transport.interrupts import Shield
 from meshrt.transport.pending import Finishing, Pending
 from meshrt.transport.waits import Waits
@@ -58,7 +58,7 @@ class Waiting(ABC):
     def __init__(self, switch: Callable[[bool], None]) -> None:
         self._switch = switch
         self.clock: HoldClock = HoldClock()
-        self.waits: Waits = Waits(self.clock)
+        self.waits: Waits = Waits()
         # Written at each wait: the same dict.
         self._waits = self.waits.entries
         self.shield: Shield = Shield(self.wake)
@@ -107,7 +107,7 @@ class Waiting(ABC):
         """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out."""
         if pending.finished:
             return True
-        deadline = None if timeout is None else self.clock.now() + timeout
+        deadline = None if timeout is None else Deadline(self.clock.of_thread(), timeout)
         if not isinstance(pending, Pending):
             return self._wait(pending, deadline, main=False)
         ident = threading.get_ident()
@@ -124,7 +124,7 @@ class Waiting(ABC):
             if self.wait_ended is not None:
                 self.wait_ended()
 
-    def waits_for(self, waiter: object, pending: Pending | None, deadline: float | None = None) -> None:
+    def waits_for(self, waiter: object, pending: Pending | None, deadline: Deadline | None = None) -> None:
         """Note what a thread (its ident) or an asyncio task waits for, and its deadline; None: nothing any more."""
         if pending is not None:
             self._waits[waiter] = pending, time.monotonic(), deadline
@@ -133,7 +133,7 @@ class Waiting(ABC):
         if self.wait_ended is not None:
             self.wait_ended()
 
-    def _wait(self, pending: Finishing, deadline: float | None, *, main: bool) -> bool:
+    def _wait(self, pending: Finishing, deadline: Deadline | None, *, main: bool) -> bool:
         # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
         self.shield.close()
         alerts = 0
@@ -143,7 +143,7 @@ class Waiting(ABC):
                 self.shield.check()
                 left = longest
                 if deadline is not None:
-                    left = min(deadline - self.clock.now(), longest or _LONGEST_POLL)
+                    left = min(deadline.left(), longest or _LONGEST_POLL)
                     if left <= 0:
                         # One more look at what has arrived already.
                         self.poll_nowait()

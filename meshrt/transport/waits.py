@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.hooks.facts import Wait
-from meshrt.transport.clock import HoldClock
+from meshrt.transport.clock import Deadline
 from meshrt.transport.pending import Pending
 
 if TYPE_CHECKING:
@@ -30,18 +30,14 @@ _CANCELLED = 8
 class Waits:
     """The waits of a process. Any thread.
 
-    Args:
-        clock: The clock of deadlines.
-
     Attributes:
         entries: The ident of a thread, or an asyncio task -> what it waits for, since when (monotonic seconds), and
-            until when at most (seconds of ``clock``; None: for ever).
+            until when at most (None: for ever).
         cancelled: What was awaited when Ctrl-C cancelled that, the latest ones, and when; monotonic seconds.
     """
 
-    def __init__(self, clock: HoldClock) -> None:
-        self._clock = clock
-        self.entries: dict[object, tuple[Pending, float, float | None]] = {}
+    def __init__(self) -> None:
+        self.entries: dict[object, tuple[Pending, float, Deadline | None]] = {}
         self.cancelled: deque[tuple[Pending, float]] = deque(maxlen=_CANCELLED)
 
     def of(self, waiter: object) -> Wait | None:
@@ -74,11 +70,11 @@ class Waits:
         found = [(waiter, self._describe(*entry)) for waiter, entry in tuple(self.entries.items())]
         return [replace(wait, line=_line_of(waiter)) for waiter, wait in found if wait is not None]
 
-    def _describe(self, pending: Pending, since: float, deadline: float | None) -> Wait | None:
+    def _describe(self, pending: Pending, since: float, deadline: Deadline | None) -> Wait | None:
         wait = pending.awaited()
         if wait is None:
             return None
-        left = None if deadline is None else max(0.0, deadline - self._clock.now())
+        left = None if deadline is None else max(0.0, deadline.left())
         return replace(wait, seconds=time.monotonic() - since, left=left)
 
 

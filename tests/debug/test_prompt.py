@@ -60,6 +60,10 @@ class Stops(Actor):
         return total
 
     @endpoint
+    async def forever(self) -> None:
+        await asyncio.Event().wait()
+
+    @endpoint
     def ask(self) -> int:
         return int(current_rank().rank)
 
@@ -98,6 +102,23 @@ def test_an_await_that_hangs_is_broken_by_an_interrupt() -> None:
         assert not root.ask(Input("worker", "", seq, resume=True)).accepted
         assert root.interrupt().text.strip().endswith("*** KeyboardInterrupt")
         assert root.show("p await self.twice(value)").text == "10\n"
+        root.let_go()
+        assert answer.get(WAIT) == 10
+
+
+def test_a_time_out_that_is_typed_ends_while_those_of_the_program_are_suspended() -> None:
+    procs = proc_mesh(gpus=2)
+    worker = procs.spawn("worker", Stops).get(WAIT)
+    one, other = worker.slice(gpus=0), worker.slice(gpus=1)
+    one.know.call_one(other).get(WAIT)
+    with desk() as root:
+        answer = one.wait.call_one()
+        root.stopped()
+        root.show("!hangs = self.other.forever.call()")
+        assert "CallTimeout: " in root.show("hangs.get(timeout=0.05)").text
+        assert "CallTimeout: " in root.show("await self.other.forever.options(timeout=0.05).call()").text
+        assert root.show("p hangs.exception(timeout=0.05)").text.startswith("CallTimeout(")
+        root.show("!hangs.cancel()")
         root.let_go()
         assert answer.get(WAIT) == 10
 

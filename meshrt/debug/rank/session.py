@@ -86,7 +86,7 @@ class RankSession:
         self._seq = 0
         self._since = 0.0
         self._reason = ""
-        self._line = Line()
+        self._line = Line(services.typed)
         self._shared = Shared(
             self, self.console, sources, self._line, mesh_breaks, lambda: siblings.users_trace(self.ident)
         )

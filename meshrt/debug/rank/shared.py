@@ -51,9 +51,13 @@ class Line:
     """The line that was typed last: how its answer is wanted, the facts beside its text, and whether it still runs.
 
     On the session's thread, except `came` and `interrupt`.
+
+    Args:
+        typed: Called with True when a line begins, with False when the outermost one has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, typed: Callable[[bool], None]) -> None:
+        self._typed = typed
         #: Values are shown in one line each, because the user compares them with those of other ranks.
         self.brief = False
         #: How many lines of a value are shown; None: all.
@@ -85,11 +89,14 @@ class Line:
         """Note that the line is about to run."""
         self._running += 1
         self._waiting = False
+        self._typed(True)
 
     def ends(self) -> None:
         """Note that the line has run, and withdraw an interrupt that has not arrived yet."""
         with self._lock:
             self._running = max(0, self._running - 1)
+            if not self._running:
+                self._typed(False)
             self._waiting = False  # it has read further lines itself
             if self._interrupted:
                 self._interrupted = False

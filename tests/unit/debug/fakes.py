@@ -106,6 +106,9 @@ class FakeRankServices:
     def held(self) -> bool:
         return self.holds > 0
 
+    def typed(self, begins: bool) -> None:
+        pass
+
     def set_held(self, held: bool) -> None:
         self.holds += 1 if held else -1
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshrt.hooks.table import hooks
 from meshrt.transport import clock as clock_module
-from meshrt.transport.clock import HoldClock
+from meshrt.transport.clock import Deadline, HoldClock
 
 STEPS = st.lists(st.one_of(st.floats(0, 100), st.booleans()), max_size=30)
 
@@ -71,3 +71,19 @@ def test_hooks_are_told_of_the_first_hold_and_of_the_last(monkeypatch: pytest.Mo
     for held in (False, True, True, False, False, False, True):
         clock.hold(held)
     assert told == [True, False, True]
+
+
+def test_a_thread_that_runs_what_a_user_has_typed_has_a_clock_that_is_not_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, clock = Time(monkeypatch), HoldClock()
+    before = Deadline(clock.of_thread(), 10)
+    clock.typed(True)
+    clock.hold(True)
+    typed = Deadline(clock.of_thread(), 10)
+    time.now += 4
+    assert (before.left(), typed.left()) == (10, 6)
+    clock.typed(False)
+    after = Deadline(clock.of_thread(), 10)
+    time.now += 4
+    assert (before.left(), typed.left(), after.left()) == (10, 2, 10)

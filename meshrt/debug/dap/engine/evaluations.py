@@ -54,6 +54,8 @@ class Evaluations:
         self._at_work: dict[int, _Evaluation] = {}
         #: What of the engine runs the code that an IDE has sent.
         self.evaluators: set[CodeType] = set()
+        #: See `RankServices.typed`.
+        self.typed: Callable[[bool], None] = lambda begins: None
         #: Held to raise something in another thread, and to end there what it would be raised in.
         self._breaking = threading.Lock()
 
@@ -73,6 +75,7 @@ class Evaluations:
             try:
                 if not begun:
                     begun = True
+                    self.typed(True)
                     work()
                     done = True
                 self._end(ident, this, outer)
@@ -87,6 +90,7 @@ class Evaluations:
         with self._breaking:
             if outer is None:
                 self._at_work.pop(ident, None)
+                self.typed(False)
             else:
                 self._at_work[ident] = outer
             if this.asynchronous:

@@ -59,6 +59,7 @@ class Pump:
 
     def __init__(self, services: RankServices, channel: int, ended: Callable[[Pump], None]) -> None:
         self._services = services
+        evaluations.typed = services.typed
         #: The IDE that has this rank, or had it last; and the one that the thread serves, which follows soon.
         self._channel = self._served = Channel(services, channel)
         self._ended = ended

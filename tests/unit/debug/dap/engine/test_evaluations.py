@@ -60,6 +60,19 @@ def test_what_is_not_meant_is_not_touched() -> None:
     assert made._at_work == {} and made.run(made.post(), lambda: None)
 
 
+def test_a_thread_is_reported_for_as_long_as_it_evaluates() -> None:
+    """Its own time-outs are not suspended then."""
+    made, told = Evaluations(), list[bool]()
+    made.typed = told.append
+
+    def evaluate() -> None:
+        made.run(made.post(), lambda: None)
+        assert False not in told, "the outer one goes on"
+
+    assert made.run(made.post(), evaluate)
+    assert told[0] and told[-1] is False and told.count(False) == 1
+
+
 TAKEN_BACK = """
 import sys
 from meshrt.debug.rank.suspended import take_back
