@@ -644,6 +644,7 @@ class CallTimeout(MeshError, TimeoutError):
         seconds: The time-out that ran out.
         over: Whether the script has ended with this error: a longer wait is not possible then.
         cancelled: Whether the call was cancelled by it.
+        known: What is known of what was waited for, where no places are asked: a message to a port.
     """
 
     def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int) -> None:
@@ -653,11 +654,13 @@ class CallTimeout(MeshError, TimeoutError):
         self.missing: tuple[RankPlace, ...] = tuple(missing)
         self.total = total
         self.over = self.cancelled = False
+        self.known = ""
 
     def __str__(self) -> str:
         if not self.missing:
             goes_on = "" if self.over else "; you can wait again"
-            return f"{self.what}: not done within {self.seconds:g} s{goes_on}"
+            known = f"; {self.known}" if self.known else ""
+            return f"{self.what}: not done within {self.seconds:g} s{known}{goes_on}"
         goes_on = "" if self.over else "; the call is still running; you can wait again"
         goes_on = "; the call was cancelled" if self.cancelled else goes_on
         who = _unanswered(self.missing, self.total)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import selectors
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -48,9 +49,19 @@ class Inbox:
 
     Args:
         once: It takes one message, and is closed then.
+        opened: The line that has opened the channel.
+
+    Attributes:
+        passed_on: Its port was pickled here: others may have it.
     """
 
-    def __init__(self, *, once: bool) -> None:
+    def __init__(self, *, once: bool, opened: str = "") -> None:
+        self.opened = opened
+        self.passed_on = False
+        #: How many messages have come, the time of the last one (monotonic), and how many other processes have sent.
+        self._come = 0
+        self._last = 0.0
+        self._senders = 0
         self._lock = threading.Lock()
         self._once = once
         self._messages: deque[Arrived] = deque()
@@ -68,6 +79,8 @@ class Inbox:
         with self._lock:
             if self.is_closed:
                 return False
+            self._come += 1
+            self._last = time.monotonic()
             waiter = None if self._returned else self._next_waiter()
             if waiter is None:
                 self._messages.append(message)
@@ -129,12 +142,23 @@ class Inbox:
             waiter.closed()
 
     def when_closed(self, tell: Callable[[], object]) -> None:
-        """Call ``tell`` when it is closed; at once if it is."""
+        """Call ``tell`` when it is closed; at once if it is. Each other process that sends here asks once."""
         with self._lock:
+            self._senders += 1
             if not self.is_closed:
                 self._on_close.append(tell)
                 return
         tell()
+
+    def known(self) -> str:
+        """Return what is known of those that send to it, in words."""
+        if self._come:
+            come = "1 message has come" if self._come == 1 else f"{self._come} messages have come"
+            processes = "1 other process" if self._senders == 1 else f"{self._senders} other processes"
+            origin = f", from {processes}" if self._senders else ", from this process"
+            return f"{come}{origin}, the last one {time.monotonic() - self._last:.1f} s ago"
+        passed_on = "" if self.passed_on else ": the port was not passed to another process"
+        return f"nothing has been sent to it{passed_on}"
 
     def close(self, *, keep: bool = False, tell: bool = True) -> None:
         """Take nothing any more. What has come and was not taken is dropped, unless it is kept.

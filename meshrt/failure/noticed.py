@@ -65,12 +65,12 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, wait
     )
 
 
-def of_silence(error: CallTimeout, mesh: str, *, interrupted: bool = False) -> FailureRecord:
+def of_silence(error: CallTimeout, mesh: str, *, end: str = "") -> FailureRecord:
     """Return the record of ranks that had not answered when the wait of the script ended.
 
     Args:
         mesh: Its name.
-        interrupted: It was ended by Ctrl-C, and not by a time-out.
+        end: What has ended it, in words that follow "when", if it was no time-out.
     """
     now = time.monotonic_ns()
     first = error.missing[0]
@@ -83,8 +83,8 @@ def of_silence(error: CallTimeout, mesh: str, *, interrupted: bool = False) -> F
         ranks=tuple(place.rank for place in error.missing),
         waited_for=True,
         hint=(
-            f"had not answered {error.what} after {error.seconds:g} s, when you interrupted"
-            if interrupted
+            f"had not answered {error.what} after {error.seconds:g} s, when {end}"
+            if end
             else f"did not answer {error.what} within {error.seconds:g} s"
         ),
         low=now - int(error.seconds * 1e9),

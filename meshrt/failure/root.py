@@ -268,10 +268,10 @@ class Failures:
         self._collect_last(error, FAILED)
         self._note(error, FAILED)
 
-    def _collect_last(self, error: BaseException, outcome: str) -> None:
+    def _collect_last(self, error: BaseException, outcome: str, end: str = "") -> None:
         """Wait for the records of the error that ends the program. Ctrl-C ends this wait only."""
         try:
-            self.collect(error, interrupted=outcome == INTERRUPTED)
+            self.collect(error, end=end)
         except KeyboardInterrupt:
             self._note(error, outcome)
             raise
@@ -283,12 +283,15 @@ class Failures:
                 incident.outcome = outcome
                 self._write(incident)
 
-    def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
-        """The user has ended the script by Ctrl-C while it waited for ranks. A thread of the script.
+    def interrupted(self, error: BaseException, waited: CallTimeout, end: str) -> bool:
+        """Ctrl-C or SIGTERM has ended the script while it waited for ranks. A thread of the script.
+
+        Args:
+            end: Which of them, in words that follow "when".
 
         Returns whether the stacks of these ranks are known.
         """
-        self._collect_last(waited, INTERRUPTED)
+        self._collect_last(waited, INTERRUPTED, end)
         with self._changed:
             incident = self._meant_by(waited)
             if incident is None:
@@ -315,11 +318,11 @@ class Failures:
 
     # -- the script's last words
 
-    def collect(self, error: BaseException, *, interrupted: bool = False) -> None:
+    def collect(self, error: BaseException, *, end: str = "") -> None:
         """Wait for the records of ``error``, before its mesh is stopped. A thread of the script.
 
         Args:
-            interrupted: The wait was ended by Ctrl-C, and not by a time-out.
+            end: What has ended the wait, in words, if it was no time-out.
         """
         wanted = list(self._stops.references(error))
         if not wanted:
@@ -328,7 +331,7 @@ class Failures:
             if silence not in self._silences:
                 self._silences.add(silence)
                 name = self._name_of(silence.missing[0].mesh_id)
-                self.own(of_silence(silence, name, interrupted=interrupted))
+                self.own(of_silence(silence, name, end=end))
 
         def complete() -> bool:
             return (self._collected or not self._incidents) and all(self._is_known(about) for _, about in wanted)

@@ -207,6 +207,7 @@ class _Answers(_Called, Future[T]):
             callback()
 
     def _withdraw(self, error: MeshError, *, interrupt: bool = False) -> bool:
+        self._driver.refuse_if_forked()
         with self._lock:
             if self.finished:
                 return False
@@ -449,6 +450,7 @@ class StreamCall(_Called, Generic[R]):
         return self._futures[-1].finished
 
     def _withdraw(self, error: MeshError, *, interrupt: bool = False) -> bool:
+        self._driver.refuse_if_forked()
         waiting = [future for future in self._waiting if not future.finished]
         for future in waiting:
             future.withdraw(error)

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import functools
 import secrets
+import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
 from typing import Generic, Self, TypeVar, cast
 
 from meshrt.actor.context import current_call
 from meshrt.actor.inboxes import Arrived, Inbox
 from meshrt.errors import CallTimeout, MeshError, PortClosed, UsageError
+from meshrt.files import RUNTIME_FILES
 from meshrt.hooks.facts import Wait
 from meshrt.mesh.future import Future, WeakFuture
 from meshrt.mesh.own_ranks import script_proc
@@ -66,12 +69,20 @@ def _open(*, once: bool, ranked: bool) -> tuple[Port[T], PortReceiver[T]]:
         mesh_id, rank, address = current_runtime().mesh_id, current_runtime().rank, current_runtime().own_address
         opener = (mesh_id, rank, "")
     runtime, call = current_runtime(), current_call()
-    number, inbox = secrets.token_hex(8), Inbox(once=once)
+    number, inbox = secrets.token_hex(8), Inbox(once=once, opened=_line())
     runtime.inboxes[number] = inbox
     if call is not None:
         opener = (call.instance.mesh_id, call.base_rank, call.instance.name)
     port: Port[T] = Port(number, mesh_id, rank, address, runtime.program_id, opener, ranked)
     return port, PortReceiver(runtime, number, inbox)
+
+
+def _line() -> str:
+    """Return the line of the user's code that runs."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(RUNTIME_FILES):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class PortReceiver(Generic[T]):
@@ -95,7 +106,11 @@ class PortReceiver(Generic[T]):
         It raises what ``port.exception`` has sent, and PortClosed when the receiver is closed. A message goes to the
         oldest future that is still used: one that was dropped after a time-out, or when its task was cancelled, takes
         none. In a done-callback on a thread of meshrt, ``get`` raises UsageError.
+
+        Raises:
+            ForkedMeshError: In a forked child of the process that has opened the channel.
         """
+        self._driver.refuse_if_forked()
         future: _Received[T] = _Received(self._driver, self._inbox, self._call_later)
         self._inbox.give_to(future)
         return future
@@ -103,7 +118,8 @@ class PortReceiver(Generic[T]):
     def close(self) -> None:
         """Take nothing any more. Waiting ``recv()`` raise PortClosed, and so does the next ``send`` of each process."""
         self._collected.detach()
-        self._close()
+        if not self._driver.forked:
+            self._close()
 
     def __iter__(self) -> Iterator[T]:
         """Receive until the receiver is closed."""
@@ -179,6 +195,19 @@ class _Received(WeakFuture[T]):
         finally:
             del self  # as in `get`: the handler of a time-out may receive
 
+    async def _wait_on_loop(self) -> None:
+        try:
+            await super()._wait_on_loop()
+        except BaseException as error:
+            # The time-outs of asyncio cancel what waits, and show this error as their cause.
+            if type(error).__name__ == "CancelledError":
+                error.add_note(f"{self._what}: {self._inbox.known()}")
+            raise
+
+    @property
+    def _what(self) -> str:
+        return f"port.recv() of the channel opened at {self._inbox.opened}"
+
     def _produce(self) -> T:
         message, self._message = self._message, None
         if message is None:
@@ -201,4 +230,6 @@ class _Received(WeakFuture[T]):
 
     def overdue(self, seconds: float) -> CallTimeout:
         """See `Future.overdue`."""
-        return CallTimeout("port.recv()", seconds, (), 1)
+        error = CallTimeout(self._what, seconds, (), 1)
+        error.known = self._inbox.known()
+        return error

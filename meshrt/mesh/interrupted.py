@@ -89,7 +89,8 @@ def waited_for(
     else:
         return None  # also that of a stop: the user knows what is being stopped
     if not call.missing:
-        return None
+        # Nobody is known to owe a message to a port: there are no ranks to report on.
+        return Interrupted(call, f"{call.what}: no message; {call.known}", (), hangs=False) if call.known else None
     keys = [(place.mesh_id, place.rank, place.actor) for place in call.missing]
     places: list[str] = []
     waits: Sequence[str] = ()

@@ -24,7 +24,7 @@ from meshrt.mesh.target import Target
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import Loss
-from meshrt.transport.process import ProcessRuntime, current_runtime
+from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime
 from meshrt.transport.queues import LOOP_LIMIT
 from meshrt.transport.threads import may_wait
 from meshrt.wire import codec
@@ -134,6 +134,9 @@ class Port(Generic[T]):
         return (runtime.mesh_id, runtime.rank) == (self._mesh_id, self._rank)
 
     def __reduce__(self) -> tuple[object, ...]:
+        inbox = current_runtime().inboxes.get(self._number) if has_runtime() else None
+        if inbox is not None:
+            inbox.passed_on = True
         facts = self._number, self._mesh_id, self._rank, self._address, self._program, self._opener, self._ranked
         return Port, facts
 

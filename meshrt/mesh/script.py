@@ -69,8 +69,8 @@ class Reporter(Protocol):
     def on_its_way(self, error: BaseException) -> None:
         """Tell the launcher of the script that it may end with ``error``."""
 
-    def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
-        """The user has ended the script while it waited: keep where ranks are; returns whether that is known."""
+    def interrupted(self, error: BaseException, waited: CallTimeout, end: str) -> bool:
+        """``end`` has ended the script while it waited: keep where ranks are; returns whether that is known."""
 
     def ended_by(self, error: BaseException) -> None:
         """The script ends by ``error`` without a report."""
@@ -244,7 +244,7 @@ class Script:
         walker: TracebackType | None = None
         for frame in own_frames() if task is None else reversed(list(awaiting(task))):
             walker = TracebackType(walker, frame, frame.f_lasti, frame.f_lineno)
-        waited = self._wait_of(KeyboardInterrupt().with_traceback(walker), awaited)
+        waited = self._wait_of(KeyboardInterrupt().with_traceback(walker), awaited, "SIGTERM ended the script")
         if waited:
             self._print(f"meshrt: ended by SIGTERM{place_of(walker)}\nmeshrt: {waited}\n")
 
@@ -294,11 +294,14 @@ class Script:
         # A second Ctrl-C, during the stop that the first one has caused, follows from it.
         return any(each is self._waited_for[0] for each in (error, own_attribute(error, "__context__")))
 
-    def _wait_of(self, error: BaseException, awaited: Pending | None = None) -> str:
-        """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept.
+    def _wait_of(self, error: BaseException, awaited: Pending | None = None, end: str = "you interrupted") -> str:
+        """Return what a script that Ctrl-C or SIGTERM ends has waited for, in lines.
+
+        Of a call that hangs, a report is kept.
 
         Args:
             awaited: What it awaits, if that is known; None: what Ctrl-C has cancelled, or the traceback tells.
+            end: What ends it, in words that follow "when".
         """
         if self._waited_for is not None and self._knows_wait_of(error):
             return self._waited_for[1]
@@ -310,7 +313,7 @@ class Script:
         if not found.hangs:
             return found.text
         self.load_failures()
-        known = self._reporter.interrupted(error, found.call)
+        known = self._reporter.interrupted(error, found.call, end)
         more = [f"where all ranks were: meshrt postmortem {self._services.run_id}"] if known else []
         return "\nmeshrt: ".join([found.text, *found.waits, *more])
 

@@ -246,6 +246,7 @@ class Driver(Waiting):
 
     def abandon(self) -> None:
         """Close the descriptors in a forked child, where every lock may be held by a thread that is not there."""
+        self.forked = True
         for out in list(self._links.values()):
             if out.link is not None:
                 out.link.sock.close()

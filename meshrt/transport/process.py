@@ -12,11 +12,12 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from meshrt.errors import ForkedMeshError, ShutdownError, UsageError
+from meshrt.errors import ShutdownError, UsageError
 from meshrt.transport.connecting import Connector
 from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import called_by_python
 from meshrt.transport.tree import ProgramTree
+from meshrt.transport.waiting import in_forked_child
 from meshrt.wire.addresses import HostAddress, MeshAddress
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.frames import Frame
@@ -163,10 +164,7 @@ def current_runtime() -> ProcessRuntime:
     """
     if _runtime is None:
         if _forked:
-            raise ForkedMeshError(
-                f"process {os.getpid()} was forked from a program with meshes and cannot use them; "
-                "use the meshes in the parent, or start this work as an actor"
-            )
+            raise in_forked_child()
         if _ended:
             raise ShutdownError(
                 "the meshes of this program were ended, by shutdown_context() or by the end of the program; "

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from meshrt.errors import ForkedMeshError
 from meshrt.hooks.facts import UnreadError
 from meshrt.transport.clock import Deadline, HoldClock
 from meshrt.transport.interrupts import Shield
@@ -35,12 +36,20 @@ if TYPE_CHECKING:
 
     from meshrt.hooks.services import Waited
 
-__all__ = ["Waiting"]
+__all__ = ["Waiting", "in_forked_child"]
 
 #: Seconds of one poll: the kernel's clocks take no more than some weeks.
 _LONGEST_POLL = 86400.0
 #: The same where signals are handled. One that comes just before the kernel waits, or to another thread, ends no poll.
 _SIGNAL_POLL = 1.0
+
+
+def in_forked_child() -> ForkedMeshError:
+    """Return the error for a use of a mesh in a forked child."""
+    return ForkedMeshError(
+        f"process {os.getpid()} was forked from a program with meshes and cannot use them; "
+        "use the meshes in the parent, or start this work as an actor"
+    )
 
 
 class Waiting(ABC):
@@ -94,6 +103,8 @@ class Waiting(ABC):
         #: Called when a wait of a thread or an asyncio task has ended, on that thread; None: it is not wanted.
         self.wait_ended: Callable[[], None] | None = None
         self.closed = False
+        #: This is a forked child of the process whose links these are: nothing can be waited for.
+        self.forked = False
 
     @abstractmethod
     def _poll(self, timeout: float | None) -> None:
@@ -104,9 +115,14 @@ class Waiting(ABC):
         return self._epoll.fileno()
 
     def wait(self, pending: Finishing, timeout: float | None) -> bool:
-        """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out."""
+        """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out.
+
+        Raises:
+            ForkedMeshError: In a forked child.
+        """
         if pending.finished:
             return True
+        self.refuse_if_forked()
         deadline = None if timeout is None else Deadline(self.clock.of_thread(), timeout)
         if not isinstance(pending, Pending):
             return self._wait(pending, deadline, main=False)
@@ -212,7 +228,8 @@ class Waiting(ABC):
             wake()
 
     def poll_nowait(self) -> None:
-        """Read what has arrived. A no-op while another thread leads."""
+        """Read what has arrived. A no-op while another thread leads. Raises ForkedMeshError in a forked child."""
+        self.refuse_if_forked()
         self.shield.close()
         try:
             if self._lead.acquire(blocking=False):
@@ -228,7 +245,7 @@ class Waiting(ABC):
 
     def wake(self) -> None:
         """Make the leader return from its poll, and the followers look again."""
-        if not self.closed:
+        if not (self.closed or self.forked):  # the descriptor may be that of something else by now
             os.eventfd_write(self._wake_fd, 1)
         if self.followers:
             self.wake_followers()
@@ -250,7 +267,8 @@ class Waiting(ABC):
     # -- event loops, background, interjections
 
     def enter_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let ``loop`` (the running one) read the links until `leave_loop`; they count."""
+        """Let ``loop`` (the running one) read the links until `leave_loop`; they count. Else as `poll_nowait`."""
+        self.refuse_if_forked()
         count = self._loops.get(loop, 0)
         if not count:
             loop.add_reader(self._epoll.fileno(), self.poll_nowait)
@@ -286,6 +304,11 @@ class Waiting(ABC):
         self._interjections.append(function)
         self.wake()
         return True
+
+    def refuse_if_forked(self) -> None:
+        """Raise ForkedMeshError in a forked child. Any thread."""
+        if self.forked:
+            raise in_forked_child()
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -51,6 +51,36 @@ def test_a_forked_child_has_no_mesh(end: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.row("C8")
+def test_a_forked_child_waits_for_nothing(tmp_path: Path) -> None:
+    """Neither for calls nor for messages that its parent waits for."""
+    script = """
+    import asyncio
+    port, receiver = Channel[int].open()
+    done, call, message = victims.pid.call(), victims.wait_for.call("/nowhere"), receiver.recv()
+    async def waits(pending):
+        return await pending
+    uses = [
+        done.get, call.get, call.done, call.cancel, message.get, receiver.recv, lambda: next(iter(receiver)),
+        lambda: port.send(1), lambda: meshrt.gather(done, call).get(), lambda: asyncio.run(waits(call)),
+    ]
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        os.write(write_end, json.dumps([error_of(use) for use in uses]).encode())
+        receiver.close()
+        os._exit(0)
+    os.close(write_end)
+    tell(errors=json.loads(os.read(read_end, 10000)))
+    tell(code=os.waitstatus_to_exitcode(os.wait()[1]))
+    tell(sent=(port.send(2), message.get(20))[1], cancelled=call.cancel())
+    """
+    with Program(HEAD + script, tmp_path) as program:
+        assert program.told("errors") == ["ForkedMeshError"] * 10
+        assert program.told("code") == 0
+        assert program.told("sent") == 2 and program.told("cancelled")
+        assert program.ends() == 0
+
+
+@pytest.mark.row("C8")
 def test_a_forked_child_of_a_rank_has_none_of_its_meshes(tmp_path: Path) -> None:
     script = """
     def fork_and_stop():

@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import threading
+import traceback
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from meshrt.mesh.future import _kept as kept_futures
 from meshrt.mesh.ports import _senders as open_senders
 from meshrt.transport.process import current_runtime
 from tests.support.asking import Question, stacks_of
+from tests.support.markers import marked_line
 from tests.support.programs import run_python
 from tests.support.waiting import wait_until
 
@@ -225,9 +227,39 @@ def test_ranked_messages_say_who_has_sent_them(senders: ActorMesh[Sender]) -> No
         port.send("y")
 
 
+def test_a_time_out_says_which_port_it_is_of_and_what_has_come(senders: ActorMesh[Sender]) -> None:
+    opened = f"channel opened at {__file__}:{marked_line(__file__, 'opened')}"
+    port, receiver = Channel[int].open()  # @opened
+
+    def time_out() -> str:
+        with pytest.raises(CallTimeout) as caught:
+            receiver.recv().get(timeout=0)
+        return str(caught.value)
+
+    said = time_out()
+    assert said.startswith(f"port.recv() of the {opened}: not done within 0 s; nothing has been sent to it: ")
+    assert "the port was not passed to another process; you can wait again" in said
+    senders.send.call(port, 1).get(WAIT)
+    assert received(receiver, 3) == [1, 1, 1]
+    assert "; 3 messages have come, from 3 other processes, the last one " in time_out()
+
+    async def awaits() -> None:
+        async with asyncio.timeout(0):
+            await receiver.recv()
+
+    with pytest.raises(TimeoutError) as caught:
+        asyncio.run(awaits())
+    said = "".join(traceback.format_exception(caught.value))
+    assert f"port.recv() of the {opened}: 3 messages have come" in said
+
+    port, receiver = Channel[int].open()
+    senders.slice(n=0).keep.call_one(port).get(WAIT)
+    assert "; nothing has been sent to it; you can wait again" in time_out()
+
+
 def test_a_time_out_loses_no_message(senders: ActorMesh[Sender]) -> None:
     port, receiver = Channel[int].open()
-    with pytest.raises(CallTimeout, match=r"port.recv\(\): not done within 0.01 s"):
+    with pytest.raises(CallTimeout, match=r"port.recv\(\) of the channel opened at .*: not done within 0.01 s"):
         receiver.recv().get(0.01)
 
     async def cancelled() -> None:

@@ -270,6 +270,27 @@ def test_ctrl_c_that_ends_no_poll(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGINT and "meshrt: interrupted at" in done.stderr
 
 
+def test_ctrl_c_says_which_port_a_message_was_waited_for(tmp_path: Path) -> None:
+    script = tmp_path / "receives.py"
+    script.write_text(
+        "import os, signal, threading\nfrom meshrt import *\n"
+        "port, receiver = Channel[int].open()\n"
+        "port.send(1)\nreceiver.recv().get()\n"
+        "from meshrt.mesh.program import start_root\nservices = start_root().services\n"
+        "def interrupt():\n"
+        "    while not services.script_waits(): pass\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "receiver.recv().get()"
+    )
+    done = run_python(str(script))
+    assert done.returncode == -signal.SIGINT
+    assert (
+        f"meshrt: port.recv() of the channel opened at {script}:3: no message; 1 message has come, from this process, "
+        in done.stderr
+    )
+
+
 def test_ctrl_c_says_who_does_not_take_a_call(tmp_path: Path) -> None:
     script = tmp_path / "sends.py"
     script.write_text(

@@ -117,6 +117,7 @@ def test_where_ranks_hang_is_kept_and_a_script_that_does_not_wait_has_no_handler
     assert more.startswith("meshrt: where all ranks were: meshrt postmortem ")
     kept = run_python("-m", "meshrt", "postmortem", env=environment(MESHRT_RUNS=str(tmp_path / "runs"))).stdout
     assert "meshrt: INTERRUPTED, waiting for" in kept and "train.py:9" in kept
+    assert "s, when SIGTERM ended the script" in kept and "you interrupted" not in kept
 
 
 def test_the_second_one_ends_it_at_once(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_who_has_not_answered() -> None:
     places = [RankPlace("m", "trainer", rank, (("n", rank),), "node", 100 + rank) for rank in range(3)]
     one = of_silence(CallTimeout("trainer.step()", 4, places[:1], 4), "train")
     assert (one.rank, one.ranks, one.pid, one.coordinates) == (0, (0,), 100, {"n": 0})
-    ended = of_silence(CallTimeout("trainer.step()", 4, places[:1], 4), "train", interrupted=True)
+    ended = of_silence(CallTimeout("trainer.step()", 4, places[:1], 4), "train", end="you interrupted")
     assert ended.headline == "had not answered trainer.step() after 4 s, when you interrupted"
     many = of_silence(CallTimeout("trainer.step()", 4, places, 4), "train")
     assert (many.rank, many.ranks, many.pid) == (-1, (0, 1, 2), 0)
