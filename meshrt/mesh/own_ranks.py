@@ -113,6 +113,13 @@ class OwnRanks:
         with self._stopping:
             return self._stop(grace)
 
+    def settle(self) -> None:
+        """Wait until it is decided who is told of what has failed here. A thread of the script; after `stop`."""
+        here = threading.Event()
+        self._root.services.call_soon(here.set)  # behind what the actors have reported
+        here.wait(_END)
+        self._root.ending.settle()
+
     def _stop(self, grace: float) -> list[str]:
         own = self._root.registry.own.pop(self.mesh_id, None)
         deadline = time.monotonic() + grace

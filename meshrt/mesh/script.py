@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -164,6 +164,23 @@ class Script:
         self._services.unseen.clear()
         self._reporter.begin_anew()
         return unread, report or (f"{len(unseen)} failures of which no record is kept" if unseen else "")
+
+    def take_unseen(self, before: Collection[str]) -> str:
+        """Return a report on failures of which nobody was told, or ""; they count as told from then on.
+
+        Args:
+            before: Numbers of failures that it is not about.
+        """
+        unseen = self._services.unseen
+        new = [failure for failure in tuple(unseen) if failure not in before and failure not in self._services.excused]
+        if not new:
+            return ""
+        self.load_failures()
+        report = self._reporter.report(None)
+        for failure in new:
+            unseen.remove(failure)
+        self._reporter.begin_anew()
+        return report or f"{len(new)} failures of which no record is kept"
 
     def load_failures(self) -> None:
         """Load what collects failures."""

@@ -39,11 +39,14 @@ def local_mesh(*, setup: Callable[[], object] | None = None, grace: float = 5.0,
         **sizes: Dimension to size; none: one rank.
     Raises:
         UsageError: A size is invalid.
-        MeshError: At the end of the block: an actor has not ended within the grace, and its thread still runs.
+        MeshError: At the end of the block: an actor has not ended within the grace, and its thread still runs; or a
+            ``broadcast``, a task or a thread has raised, and no caller was told.
     """
     spec = MeshSpec.make("local", sizes or {"ranks": 1}, None, setup, ())
     shape = Shape.from_extent(spec.extent) if sizes else Shape.unity()
-    ranks = OwnRanks(start_root(), len(shape))
+    root = start_root()
+    ranks = OwnRanks(root, len(shape))
+    before = tuple(root.services.unseen)
     mesh = _LocalMesh(ranks.mesh_id, "local", shape, ranks.address, setup)
     mesh._ranks = ranks
     try:
@@ -52,6 +55,10 @@ def local_mesh(*, setup: Callable[[], object] | None = None, grace: float = 5.0,
         running = ranks.stop(grace)
     if running:
         raise _not_ended(running, grace)
+    ranks.settle()
+    report = root.script.take_unseen(before)
+    if report:
+        raise MeshError(f"actors of the block have failed, and no caller was told:\n{report}")
 
 
 class _LocalMesh(ProcMesh):

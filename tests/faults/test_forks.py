@@ -61,7 +61,7 @@ def test_a_forked_child_waits_for_nothing(tmp_path: Path) -> None:
         return await pending
     uses = [
         done.get, call.get, call.done, call.cancel, message.get, receiver.recv, lambda: next(iter(receiver)),
-        lambda: port.send(1), lambda: meshrt.gather(done, call).get(), lambda: asyncio.run(waits(call)),
+        lambda: port.send(1), lambda: gather(done, call).get(), lambda: asyncio.run(waits(call)),
     ]
     read_end, write_end = os.pipe()
     if os.fork() == 0:

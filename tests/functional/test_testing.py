@@ -127,6 +127,17 @@ def test_errors_are_those_of_processes() -> None:
         pass
 
 
+def test_an_error_that_no_caller_waits_for_is_one_of_its_block() -> None:
+    with testing.local(Failing) as failing, pytest.raises(LookupError):
+        failing.fail.call().get(WAIT)
+    with pytest.raises(MeshError, match=r"no caller was told:\n(.*\n)*.*where +failing\.fail\(\)"):  # noqa: SIM117
+        with testing.local(Failing) as failing:
+            failing.fail.broadcast()
+    assert not start_root().services.unseen, "it is reported once"
+    with testing.local(Failing):
+        pass
+
+
 def test_setup_runs_once_for_each_rank() -> None:
     seen: list[int] = []
     _setups[:] = [seen]
