@@ -12,6 +12,7 @@ import pytest
 
 from tests.debug.pty_harness import screen
 from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
 
 WHOLE = """
 from meshrt import Actor, current_rank, endpoint, proc_mesh
@@ -83,6 +84,34 @@ def test_a_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(WHOLE)
     with program("script.py", cwd=tmp_path) as running:
         looked_at(running)
+
+
+def test_the_class_of_a_script_is_known_by_its_name(tmp_path: Path) -> None:
+    """No module of a rank has it: it came by value."""
+    path = tmp_path / "whole.py"
+    path.write_text(f"{WHOLE}\n    import sys; sys.stdin.readline()\n")
+
+    def debug(*lines: str) -> str:
+        commands = [part for line in lines for part in ("-c", line)]
+        done = run_python("-m", "meshrt.debug", "-p", str(running.pid), *commands)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    with subprocess.Popen(
+        [sys.executable, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as running:
+        try:
+            assert running.stdout is not None
+            wait_until(lambda: "here" in run_python("-m", "meshrt.debug", "-c", "list").stdout, 40)
+            stopped = debug("wait here 20", "p here Here", "attach here 1", "p Here.__name__", "detach", "continue")
+            assert "[0-1] <class '__main__.Here'>\n" in stopped and "'Here'\n" in stopped
+            assert running.stdout.readline() == "values [40, 41]\n"
+            runs = debug("p here Here", "source here Here.run")
+            assert "[0-1] <class '__main__.Here'>\n" in runs and "rank = current_rank().rank" in runs
+            refused = run_python("-m", "meshrt.debug", "-p", str(running.pid), "-c", "p here mesh").stdout
+            assert "`self`, its class and what that uses of the script are known" in refused
+        finally:
+            running.kill()
 
 
 def test_a_class_in_a_module_beside_the_script(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import inspect
 import io
 import sys
 import threading
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshrt.debug.advice import how_to_stop
 from meshrt.debug.rank import awaiting
+from meshrt.debug.rank.by_value import named_by_value
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.shared import within_limit
 from meshrt.debug.rank.sources import SourceFetcher
@@ -91,7 +91,7 @@ class Evaluator:
             text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
             if type(problem) is NameError:
                 how = _how_to_stop(actor, asked.label, asked.ranks)
-                text += f" (it runs: `self` and its module's names are known; for locals: {how})"
+                text += f" (it runs: {_known_to(actor)} are known; for locals: {how})"
         finally:
             self._quiet.discard(threading.get_ident())
             self._ended()
@@ -117,6 +117,11 @@ class Evaluator:
         return _COMMANDS[command](value)
 
 
+def _known_to(actor: ActorState) -> str:
+    by_value = actor.script is None and named_by_value(type(actor.instance))
+    return "`self`, its class and what that uses of the script" if by_value else "`self` and its module's names"
+
+
 def _how_to_stop(actor: ActorState, label: str, ranks: str) -> str:
     reachable = actor.loop is not None or actor.thread == threading.main_thread().ident
     return how_to_stop(label or actor.name, ranks, first=reachable)
@@ -140,7 +145,7 @@ class _Output(io.StringIO):
 
 def namespace_of(actor: ActorState) -> dict[str, Any]:
     """Return the names that an expression in ``actor`` sees: ``self``, and the globals of its class's module, or of
-    the script that it runs.
+    the script that it runs. Of a module that the rank has by value, those are its class and what that uses.
     """
     cls = type(actor.instance)
     names: Mapping[str, Any] = {}
@@ -150,11 +155,7 @@ def namespace_of(actor: ActorState) -> dict[str, Any]:
     elif module is not None and module.__dict__.get(cls.__name__) is cls:
         names = module.__dict__
     else:
-        # Code that came by value is in no module: its functions have their globals.
-        for value in list(cls.__dict__.values()):
-            if isinstance(value, types.FunctionType):
-                names = value.__globals__
-                break
+        names = named_by_value(cls)
     return {**names, "self": actor.instance}
 
 

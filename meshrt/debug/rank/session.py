@@ -15,6 +15,7 @@ from typing import Protocol
 
 from meshrt.collectives.timeouts import limits
 from meshrt.debug.rank.breakpoints import Hit, MeshBreaks
+from meshrt.debug.rank.by_value import named_by_value
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.postmortem import NOTHING_RAISED, exception_facts
 from meshrt.debug.rank.prompt import Prompt
@@ -249,6 +250,9 @@ class RankSession:
         """See `Events`."""
         # The deadlines of the rank are suspended meanwhile.
         prompt = self.prompt
+        actor = next((actor for actor in self._services.actors() if actor.name == self.call.actor), None)
+        if actor is not None and actor.instance is not None and actor.script is None:
+            named_by_value(type(actor.instance))
         self._since = time.time_ns() / 1e9
         self._reason = reason or "step"
         self._services.flush_output()
