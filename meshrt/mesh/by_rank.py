@@ -37,8 +37,13 @@ def arguments_by_rank(target: Target, endpoint: str, columns: tuple[Iterable[obj
             if column.extent != target.shape.extent:
                 raise UsageError(f"{name}: argument {number} has the shape {column.extent}, not {target.shape}")
             values = column.values()
-        else:
+        elif isinstance(column, Iterable):
             values = list(column)
+        else:
+            raise UsageError(
+                f"{name}: argument {number} is a {type(column).__name__}; expected a sequence or a ValueMesh with a "
+                f"value for each rank of {target.shape}. Keyword arguments are the same for all"
+            )
         if len(values) != count:
             raise UsageError(
                 f"{name}: argument {number} has {counted(len(values), 'value')}; expected {count}, one for each rank "

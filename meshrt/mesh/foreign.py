@@ -19,7 +19,7 @@ from meshrt.errors import Disconnected, MeshError, UsageError
 from meshrt.mesh.clienttree import ClientTree
 from meshrt.transport.background import BackgroundThread
 from meshrt.transport.directories import ended_run
-from meshrt.transport.process import ProcessRuntime
+from meshrt.transport.process import ProcessRuntime, connected_to
 from meshrt.transport.tools import Program, ToolConnection, connect, program_at
 from meshrt.wire.clients import Enter
 from meshrt.wire.versions import own_versions
@@ -76,6 +76,7 @@ class Connection:
         self.runtime.driver.shield.take_part()
         background.start(self.runtime.driver)
         _open.append(self)
+        connected_to.append(self.name)
 
     @property
     def why_ended(self) -> str:
@@ -92,6 +93,7 @@ class Connection:
         if self not in _open:
             return
         _open.remove(self)
+        connected_to.remove(self.name)
         self._why = self._why or f"the connection to {self.name} was closed"
         self.tools.close()
         self._background.close()
@@ -197,6 +199,7 @@ def _in_forked_child() -> None:
     for connection in _open:
         connection.abandon()
     _open.clear()
+    connected_to.clear()
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

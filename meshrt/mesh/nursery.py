@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from meshrt.errors import CallCancelled, UsageError
 from meshrt.mesh.call import AnyCall, StreamCall
-from meshrt.mesh.future import AnyFuture
+from meshrt.mesh.future import AnyFuture, Future
 from meshrt.mesh.several import all_ended, wait
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Nursery:
         self._lock = threading.Lock()
         self._calls: list[AnyCall] = []
         self._futures: list[AnyFuture] = []
-        self._closing = self._closed = False
+        self._begun = self._closing = self._closed = False
         #: The asyncio task in the block, and its loop.
         self._inside: tuple[asyncio.Task[object], asyncio.AbstractEventLoop] | None = None
         #: The task was cancelled because a call had failed.
@@ -63,8 +63,18 @@ class Nursery:
         Args:
             call: What ``call()``, ``call_one()``, ``choose()`` or ``stream()`` has returned.
         Raises:
-            UsageError: The block has ended.
+            UsageError: The block has not begun, or has ended: the call was cancelled. Or ``call`` is no call.
         """
+        if not isinstance(call, StreamCall | Future):
+            raise UsageError(
+                f"{type(call).__name__} is no call: expected what call(), call_one(), choose() or stream() returns"
+            )
+        if not self._begun:
+            call.cancel()
+            raise UsageError(
+                "this nursery has no block with which its calls would end: expected `with meshrt.nursery() as calls:`; "
+                "the call was cancelled"
+            )
         futures = list(call) if isinstance(call, StreamCall) else [call]
         with self._lock:
             closing, closed = self._closing, self._closed
@@ -114,6 +124,7 @@ class Nursery:
             raise BaseExceptionGroup(text, [*([] if block is None else [block]), *errors]) from None
 
     def __enter__(self) -> Self:
+        self._begun = True
         return self
 
     def __exit__(
@@ -142,6 +153,7 @@ class Nursery:
         task = asyncio.current_task()
         if task is not None:
             self._inside = task, asyncio.get_running_loop()
+        self._begun = True
         return self
 
     async def __aexit__(

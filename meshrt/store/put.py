@@ -7,8 +7,9 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from meshrt.errors import UsageError
 from meshrt.files import RUNTIME_FILES, is_library_file
-from meshrt.transport.process import current_runtime
+from meshrt.transport.process import connected_to, current_runtime, has_runtime
 from meshrt.wire.codec import EncodeError
 from meshrt.wire.refused import argument_refused
 
@@ -39,8 +40,14 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
         StoreFull: There is no room for it (and it may not spill).
         StoreTimeout: The agent of the host does not answer.
         OSError: There is no descriptor left for it, or no place on the disk.
-        UsageError: No program runs in this process yet: make a mesh with `proc_mesh` first.
+        UsageError: No program runs in this process yet: make a mesh with `proc_mesh` first. One that this process is
+            connected to does not share its memory: give the value itself to the call.
     """
+    if connected_to and not has_runtime():
+        raise UsageError(
+            f"put(): this process is connected to {connected_to[-1]} and shares no memory with it: give the value "
+            "itself to the call; it goes through a socket"
+        )
     store = current_runtime().store
     try:
         return cast("ObjectRef[T]", store.put(value, lazy=lazy, spill=spill, site=call_site()))

@@ -27,13 +27,16 @@ P = ParamSpec("P")
 
 
 @contextlib.contextmanager
-def local_mesh(*, setup: Callable[[], object] | None = None, grace: float = 5.0, **sizes: int) -> Iterator[ProcMesh]:
+def local_mesh(
+    *, name: str = "local", setup: Callable[[], object] | None = None, grace: float = 5.0, **sizes: int
+) -> Iterator[ProcMesh]:
     """A mesh whose ranks are threads of this process: ``with local_mesh(dp=2, tp=2) as mesh``.
 
     Actors are spawned and called as on processes: messages in the same order, arguments and results as copies, errors
     with the rank. Memory, signals, the environment and modules are those of this process.
 
     Args:
+        name: As that of `meshrt.proc_mesh`.
         setup: Runs once for each rank before its first actor is built.
         grace: Seconds that calls have to end at the end of the block.
         **sizes: Dimension to size; none: one rank.
@@ -42,12 +45,12 @@ def local_mesh(*, setup: Callable[[], object] | None = None, grace: float = 5.0,
         MeshError: At the end of the block: an actor has not ended within the grace, and its thread still runs; or a
             ``broadcast``, a task or a thread has raised, and no caller was told.
     """
-    spec = MeshSpec.make("local", sizes or {"ranks": 1}, None, setup, ())
+    spec = MeshSpec.make(name, sizes or {"ranks": 1}, None, setup, ())
     shape = Shape.from_extent(spec.extent) if sizes else Shape.unity()
     root = start_root()
     ranks = OwnRanks(root, len(shape))
     before = tuple(root.services.unseen)
-    mesh = _LocalMesh(ranks.mesh_id, "local", shape, ranks.address, setup)
+    mesh = _LocalMesh(ranks.mesh_id, name, shape, ranks.address, setup)
     mesh._ranks = ranks
     try:
         yield mesh
@@ -78,7 +81,9 @@ class _LocalMesh(ProcMesh):
 
     def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
         if len(self._own_shape) != len(self._whole):
-            raise UsageError(f"local is stopped as a whole: this is a slice of it ({self._own_shape} of {self._whole})")
+            raise UsageError(
+                f"{self._name} is stopped as a whole: this is a slice of it ({self._own_shape} of {self._whole})"
+            )
         if self._stopped is None:
             stopped: Settled[None] = Settled(start_root().runtime.driver, "the end of a local mesh")
             self._stopped = stopped

@@ -27,6 +27,7 @@ __all__ = [
     "INCARNATION",
     "ProcessRuntime",
     "SharedMemory",
+    "connected_to",
     "current_runtime",
     "has_runtime",
     "set_runtime",
@@ -125,6 +126,8 @@ class ProcessRuntime:
             self.store.close()
 
 
+#: The names of the programs that this process is connected to, which are not its own (`meshrt.mesh.foreign`).
+connected_to: list[str] = []
 _runtime: ProcessRuntime | None = None
 _forked = False
 #: There was one, which has ended.

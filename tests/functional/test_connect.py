@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -224,6 +225,28 @@ def test_a_client_that_dies_in_the_middle_of_its_calls_hurts_nobody() -> None:
             client.stdout.readline()
             client.kill()
         assert program.actor("trainer").step.call([1.0]).get(20).values() == [2.0, 2.0]
+
+
+PUTS = """
+import meshrt, sys
+with meshrt.connect(int(sys.argv[1])) as program:
+    try:
+        meshrt.put(b"x")
+    except meshrt.UsageError as error:
+        print(error)
+try:
+    meshrt.put(b"x")
+except meshrt.UsageError as error:
+    print(error)
+"""
+
+
+def test_what_is_put_here_is_not_shared_with_another_program() -> None:
+    with connected() as (job, _program):
+        first, second = run_python("-c", PUTS, str(job.pid)).stdout.splitlines()
+    assert re.match(rf"put\(\): this process is connected to program {job.pid} \(.*\) and shares no memory", first)
+    assert "give the value itself to the call" in first
+    assert "make a mesh with proc_mesh() first" in second
 
 
 class Asker(Actor):

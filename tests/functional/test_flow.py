@@ -391,6 +391,12 @@ def test_a_nursery_waits_for_its_calls(workers: ActorMesh[Worker]) -> None:
     assert first.done() and sorted(future.get(0) for future in letters) == ["a", "b"]
     with pytest.raises(UsageError, match="the block of this nursery has ended"):
         calls.start(workers.begin.call("late"))
+    early = workers.begin.call("early")
+    with pytest.raises(UsageError, match=r"expected `with meshrt\.nursery"):
+        meshrt.nursery().start(early)
+    assert isinstance(early.exception(), meshrt.CallCancelled)
+    with meshrt.nursery() as calls, pytest.raises(UsageError, match="int is no call: expected what call"):
+        calls.start(5)  # type: ignore[type-var]
 
 
 def test_a_failure_cancels_the_other_calls_of_a_nursery(workers: ActorMesh[Worker]) -> None:
@@ -554,6 +560,10 @@ def test_map_gives_each_rank_its_own_arguments(workers: ActorMesh[Worker]) -> No
         workers.begin.map(*[[0, 0]] * 5)
     with pytest.raises(meshrt.ArgumentNotSerializable):
         workers.begin.map([0, threading.Lock()])
+    for given in (0.1, None):
+        kind = type(given).__name__
+        with pytest.raises(UsageError, match=rf"argument 1 is a {kind}; expected a sequence or a ValueMesh"):
+            workers.begin.map(given)  # type: ignore[arg-type]
     assert workers.begin.options(limit=1, timeout=WAIT).map("pq").get().values() == ["p", "q"]
 
 

@@ -236,6 +236,13 @@ def test_a_size_is_checked() -> None:
         pass
 
 
+def test_a_mesh_may_have_a_name() -> None:
+    with testing.local_mesh(name="train", dp=2) as mesh:
+        assert repr(mesh) == "<ProcMesh train on {dp=2}>"
+        with pytest.raises(UsageError, match="train is stopped as a whole"):
+            mesh.slice(dp=0).stop()
+
+
 def test_actors_here_open_channels_and_blocks_leave_nothing() -> None:
     with testing.local(Opener) as opener:
         port = opener.open.call_one().get(WAIT)

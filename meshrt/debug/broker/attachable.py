@@ -34,9 +34,9 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
     if text.isidentifier() and text not in STATE_WORDS:
         rank = min(actor.views)
         coordinates = ",".join(f"{label}={index}" for label, index in actor.shape_at(rank).coordinates(rank).items())
+        or_so = f", or attach {actor.label} {coordinates}" if coordinates else ""
         raise UsageError(
-            f"{text!r} is not a rank; expected its number or its coordinates: attach {actor.label} {rank}, or "
-            f"attach {actor.label} {coordinates}"
+            f"{text!r} is not a rank; expected its number or its coordinates: attach {actor.label} {rank}{or_so}"
         )
     selected = targets.select_of(actor, text, any_thread=True)
     if len(selected.ranks) != 1:

@@ -138,7 +138,7 @@ def status(found: ProgramStatus) -> str:
         sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes)
         name = f"{mesh.name} " if mesh.name else ""
         actors = ", ".join(mesh.actors) or "none"
-        lines.append(f"mesh {name}{mesh.mesh} ({sizes}): {counted(mesh.alive)} alive; actors: {actors}")
+        lines.append(f"mesh {name}{mesh.mesh} ({sizes or 'one rank'}): {counted(mesh.alive)} alive; actors: {actors}")
         ends = list(mesh.gone.items())
         lines += [f"  gone: {fold_ranks(ranks)} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
         if len(ends) > _MOST_GROUPS:

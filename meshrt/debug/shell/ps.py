@@ -198,7 +198,8 @@ def _counted(states: Mapping[str, int]) -> str:
 
 def _mesh(mesh: MeshStatus) -> str:
     sizes = ",".join(f"{label}={size}" for label, size in mesh.sizes)
-    return f"{mesh.name or mesh.mesh}{{{sizes}}} {','.join(mesh.actors) or '(no actors)'}"
+    shape = f"{{{sizes}}}" if sizes else ""
+    return f"{mesh.name or mesh.mesh}{shape} {','.join(mesh.actors) or '(no actors)'}"
 
 
 def _in_full(found: _Found, width: int | None, *, fold: bool) -> list[str]:

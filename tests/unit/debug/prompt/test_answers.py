@@ -241,6 +241,12 @@ def test_status_is_one_screen_however_many_places_there_are() -> None:
     assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"
 
 
+def test_status_has_words_for_a_mesh_without_dimensions() -> None:
+    mesh = MeshStatus("m1", "store", [], 1, ["store"], {}, {})
+    shown = status(ProgramStatus(meshes=[mesh], groups=[], terminals=[], own=1)).splitlines()
+    assert shown[0] == "mesh store m1 (one rank): 1 rank alive; actors: store"
+
+
 def test_status_says_of_ranks_that_came_to_a_state_at_different_times_when_the_first_and_the_last_did() -> None:
     now = time.time()
 
