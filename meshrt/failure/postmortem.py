@@ -74,8 +74,8 @@ def report(
         return _json({**facts, **plain_of_rank(incident, rank)}) if json else of_rank(incident, rank)
     if json:
         return to_text(loads(found[-1].read_text())) + "\n"
-    handled = "the program had handled this failure, and ended otherwise\n" if incident.outcome == HANDLED else ""
-    return render(incident) + handled
+    went_on = "the program did not end by this failure: it went on, and ended otherwise\n"
+    return render(incident) + (went_on if incident.outcome == HANDLED else "")
 
 
 def _json(answer: Mapping[str, object]) -> str:

@@ -25,7 +25,7 @@ __all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank", "root_cause"]
 
 
 #: How the program went on, if it did not end by the failure.
-_HOW = {HANDLED: ", which the program had handled", INTERRUPTED: ", when it was interrupted"}
+_HOW = {HANDLED: ", which did not end the program", INTERRUPTED: ", when it was interrupted"}
 #: The place of a rank that has answered and runs no code of the program.
 _NOWHERE = "  in no code of the program\n"
 

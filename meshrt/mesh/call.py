@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from meshrt.actor.faults import ended_itself
@@ -370,7 +370,10 @@ class _OneOfMany(Future[R]):
 
 
 class StreamCall(_Called, Generic[R]):
-    """A future for each answer, the first to come first. Iterate over it once."""
+    """A future for each answer, the first to come first. Iterate over it once: ``for``, or ``async for``.
+
+    A future of ``for`` may have to be waited for; one of ``async for`` is done.
+    """
 
     def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
         self._target = target
@@ -387,6 +390,12 @@ class StreamCall(_Called, Generic[R]):
 
     def __iter__(self) -> Iterator[Future[R]]:
         return iter(self._futures)
+
+    async def __aiter__(self) -> AsyncIterator[Future[R]]:
+        for future in self._futures:
+            if not future.finished:
+                await future._wait_on_loop()
+            yield future
 
     def __len__(self) -> int:
         return len(self._futures)

@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from meshrt.errors import CallTimeout, UsageError
 from meshrt.hooks.facts import Wait
@@ -30,12 +30,90 @@ __all__ = ["Accumulator", "AsCompleted", "all_ended", "as_completed", "gather", 
 
 T = TypeVar("T")
 A = TypeVar("A")
+A1 = TypeVar("A1")
+A2 = TypeVar("A2")
+A3 = TypeVar("A3")
+A4 = TypeVar("A4")
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 
-def gather(*futures: AnyFuture, return_exceptions: bool = False) -> Future[list[Any]]:
-    """Return a future of the values of all ``futures``, in their order. It fails with the first one that fails.
+@overload
+def gather(
+    first: Future[A1],
+    second: Future[A2],
+    /,
+    *,
+    return_exceptions: Literal[False] = False,
+) -> Future[tuple[A1, A2]]: ...
+
+
+@overload
+def gather(
+    first: Future[A1],
+    second: Future[A2],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> Future[tuple[A1 | BaseException, A2 | BaseException]]: ...
+
+
+@overload
+def gather(
+    first: Future[A1],
+    second: Future[A2],
+    third: Future[A3],
+    /,
+    *,
+    return_exceptions: Literal[False] = False,
+) -> Future[tuple[A1, A2, A3]]: ...
+
+
+@overload
+def gather(
+    first: Future[A1],
+    second: Future[A2],
+    third: Future[A3],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> Future[tuple[A1 | BaseException, A2 | BaseException, A3 | BaseException]]: ...
+
+
+@overload
+def gather(
+    first: Future[A1],
+    second: Future[A2],
+    third: Future[A3],
+    fourth: Future[A4],
+    /,
+    *,
+    return_exceptions: Literal[False] = False,
+) -> Future[tuple[A1, A2, A3, A4]]: ...
+
+
+@overload
+def gather(
+    first: Future[A1],
+    second: Future[A2],
+    third: Future[A3],
+    fourth: Future[A4],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> Future[tuple[A1 | BaseException, A2 | BaseException, A3 | BaseException, A4 | BaseException]]: ...
+
+
+@overload
+def gather(*futures: Future[T], return_exceptions: Literal[False] = False) -> Future[tuple[T, ...]]: ...
+
+
+@overload
+def gather(*futures: Future[T], return_exceptions: bool) -> Future[tuple[T | BaseException, ...]]: ...
+
+
+def gather(*futures: AnyFuture, return_exceptions: bool = False) -> Future[Any]:
+    """Return a future of a tuple: the values of all ``futures``, in their order. It fails with the first that fails.
 
     The other calls go on then; `Future.cancel` ends them, and `nursery` does so by itself.
 
@@ -166,7 +244,7 @@ def _forget(parts: Sequence[AnyFuture], callbacks: Sequence[Callable[[], None]])
         part.forget(callback)
 
 
-class _Gathered(_Counted[list[Any]]):
+class _Gathered(_Counted[tuple[Any, ...]]):
     """The values of all parts."""
 
     __slots__ = ()
@@ -187,11 +265,11 @@ class _Gathered(_Counted[list[Any]]):
         cancelled = [part.cancel(interrupt=interrupt) for part in self._parts]
         return any(cancelled)
 
-    def _produce(self) -> list[Any]:
+    def _produce(self) -> tuple[Any, ...]:
         for part in self._parts:
             if part.finished and part.failing:
                 part.get()
-        return [part.get() for part in self._parts]
+        return tuple([part.get() for part in self._parts])
 
 
 class _GatheredWithErrors(_Gathered):
@@ -203,8 +281,8 @@ class _GatheredWithErrors(_Gathered):
     def _is_enough(self, _part: AnyFuture) -> bool:
         return False
 
-    def _produce(self) -> list[Any]:
-        return [part.get() if (error := part.exception()) is None else error for part in self._parts]
+    def _produce(self) -> tuple[Any, ...]:
+        return tuple([part.get() if (error := part.exception()) is None else error for part in self._parts])
 
 
 class _Folded(_Gathered, Generic[T]):

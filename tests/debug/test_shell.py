@@ -163,8 +163,8 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
     ended = run_python("-m", "meshrt", "postmortem", found.run_id).stderr
     assert re.search(rf"{found.run_id}, .*, failed on \d+-\d+-\d+ [\d:]+, \d+ s ago; it has ended", ended)
     said = next(line for line in meshrt("ps", *PATIENT).splitlines() if found.run_id in line)
-    assert said.startswith("ended ") and "ago, after a failure that it had handled: failing rank 0" in said
-    assert "the program had handled this failure, and ended otherwise" in meshrt("postmortem", found.run_id)
+    assert said.startswith("ended ") and "ago, after a failure that did not end it: failing rank 0" in said
+    assert "the program did not end by this failure: it went on" in meshrt("postmortem", found.run_id)
     assert json.loads(meshrt("postmortem", found.run_id, "--list", "--json"))["running"] is None
     assert f"meshrt postmortem {found.run_id} shows what failed there" in meshrt("memory", found.run_id, code=2)
     # One that is killed has not said how it went on.

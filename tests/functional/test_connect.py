@@ -178,7 +178,7 @@ def test_a_rank_that_dies_fails_the_call_as_everywhere() -> None:
 
 
 def test_an_actor_is_reached_although_its_first_rank_has_died() -> None:
-    code = JOB + "\nmeshrt.unhandled_fault_hook = lambda failure: None\n"
+    code = JOB + "\nmeshrt.unhandled_fault_hook = lambda failure: print('told', flush=True)\n"
     with connected(code) as (job, program):
         pid = program.actor("trainer").slice(gpus=0).pid.call_one().get(20)
         os.kill(pid, signal.SIGKILL)
@@ -186,6 +186,8 @@ def test_an_actor_is_reached_although_its_first_rank_has_died() -> None:
         assert program.actor("trainer").slice(gpus=1).step.call_one([1.0]).get(20) == 2.0
         with meshrt.connect(job.pid) as another:
             assert "trainer" in {mesh.name for mesh in another.actors}
+        # Within 50 ms the script could end by a death of which it was not told yet.
+        assert job.stdout is not None and job.stdout.readline() == "told\n"
 
 
 def test_a_closed_connection_fails_its_calls_and_leaves_the_job_alone() -> None:
@@ -225,6 +227,15 @@ def test_a_client_that_dies_in_the_middle_of_its_calls_hurts_nobody() -> None:
             client.stdout.readline()
             client.kill()
         assert program.actor("trainer").step.call([1.0]).get(20).values() == [2.0, 2.0]
+
+
+def test_a_failure_of_another_programs_call_is_not_said_to_be_handled() -> None:
+    """Its caller got the error; whether that one handles it, the job does not know."""
+    with connected() as (_job, program):
+        assert isinstance(program.actor("trainer").slice(gpus=0).fail.call_one().exception(20), LookupError)
+    kept = run_python("-m", "meshrt", "postmortem", program.run_id).stdout
+    assert "LookupError: no data" in kept and "the program did not end by this failure" in kept
+    assert "handled" not in kept
 
 
 PUTS = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +144,19 @@ def test_stream_gives_a_future_per_rank_in_order_of_arrival(tmp_path: object) ->
         futures[1].get(0.05)
     open(f"{tmp_path}/open", "w").close()
     assert sorted(future.get(20) for future in futures) == [0, 1, 2]
+
+
+def test_a_stream_is_iterated_on_an_event_loop(tmp_path: Path) -> None:
+    gate, ranks = proc_mesh(n=3).spawn("gate", Gate), list[int]()
+
+    async def iterate() -> None:
+        async for future in gate.wait_for.stream(f"{tmp_path}/open", ranks=(0, 1)):
+            assert future.finished
+            ranks.append(await future)
+            (tmp_path / "open").touch()
+
+    asyncio.run(iterate())
+    assert ranks[0] == 2 and sorted(ranks) == [0, 1, 2]
 
 
 def test_stream_fails_only_the_future_of_the_rank_that_failed() -> None:

@@ -175,7 +175,7 @@ def test_gather_waits_for_all_and_keeps_their_order(workers: ActorMesh[Worker], 
     both = meshrt.gather(first.begin.call_one("slow", str(gate)), second.begin.call_one("fast"))
     assert isinstance(both.exception(0.05), CallTimeout)
     gate.touch()
-    assert both.get(WAIT) == ["slow", "fast"]
+    assert both.get(WAIT) == ("slow", "fast")
 
 
 def test_gather_fails_with_the_first_failure_and_cancels_its_parts(workers: ActorMesh[Worker], gate: Path) -> None:

@@ -49,7 +49,7 @@ _COMMAND = 60
 #: Text about a program by the outcome of its failure (`meshrt.failure.incident.Incident.outcome`).
 _HOW = {
     FAILED: "failed {} ago",
-    HANDLED: "ended {} ago, after a failure that it had handled",
+    HANDLED: "ended {} ago, after a failure that did not end it",
     INTERRUPTED: "was interrupted {} ago",
     "": "was ended {} ago, after a failure",
 }

@@ -67,6 +67,11 @@ def inside(trainer: Trainer) -> None:
     trainer.step.call([1.0])  # error
 
 
+async def streamed(trainers: ActorMesh[Trainer]) -> None:
+    async for answer in trainers.step.stream([1.0]):
+        assert_type(answer, Future[float])
+
+
 async def inside_async(trainer: Trainer) -> None:
     assert_type(await trainer.status("a"), dict[str, float])
     assert_type(await trainer.wait(1.0), str)
@@ -138,7 +143,15 @@ def several(trainers: ActorMesh[Trainer]) -> None:
     mixed: list[Future[object]] = [trainers.step.call_one([1.0]), trainers.wait.call_one(1.0)]
     for future in meshrt.as_completed(mixed):
         assert_type(future.get(), object)
-    assert_type(meshrt.gather(trainers.step.call([1.0]), trainers.wait.call(1.0)), Future[list[Any]])
+    step, wait, turn = trainers.step.call_one([1.0]), trainers.wait.call_one(1.0), trainers.turn.call_one()
+    assert_type(meshrt.gather(step, wait), Future[tuple[float, str]])
+    assert_type(meshrt.gather(step, wait, turn).get(), tuple[float, str, None])
+    assert_type(meshrt.gather(step, wait, step, step).get(), tuple[float, str, float, float])
+    assert_type(meshrt.gather(*[step, step]).get(), tuple[float, ...])
+    errors = meshrt.gather(step, wait, return_exceptions=True).get()
+    assert_type(errors, tuple[float | BaseException, str | BaseException])
+    meshrt.gather(step, 1)  # error
+    _, _, _ = meshrt.gather(step, wait).get()  # error
 
 
 def references(trainers: ActorMesh[Trainer]) -> None:

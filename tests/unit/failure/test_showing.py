@@ -196,7 +196,7 @@ def test_a_selection_of_ranks() -> None:
 
 def test_a_failure_that_the_program_has_handled(tmp_path: Path) -> None:
     path = files.write(tmp_path, incident(raised(0, 1), outcome=HANDLED))
-    assert "1 failure, which the program had handled; root cause: " in listing([path])
+    assert "1 failure, which did not end the program; root cause: " in listing([path])
     assert plain_listing([path])[0]["outcome"] == "handled"
 
 
