@@ -9,15 +9,15 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(59_700, more=100, less=200),
+    "lines of code": Bar(60_000, more=100, less=200),
     "uses of Any": Bar(313, less=10),
     "circles of imports": Bar(0),
     "modules in circles": Bar(0),
     "small modules with one importer": Bar(6),
     "parsers of command lines": Bar(1),
     "mechanisms of request and reply": Bar(1),
-    "lines of the longest module": Bar(680, less=20),
-    "modules over 400 lines": Bar(13),
+    "lines of the longest module": Bar(683, less=20),
+    "modules over 400 lines": Bar(14),
     "modules over 700 lines": Bar(0),
     "modules with logic, without unit tests": Bar(223, less=3),
 }

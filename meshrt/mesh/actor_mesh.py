@@ -238,6 +238,10 @@ class ActorMesh(MeshTrait, Generic[A]):
     def stop(self) -> Future[None]:
         """End the actor on these ranks: after what was sent before, ``__cleanup__`` runs, later calls fail.
 
+        It waits for calls that run for as long as they take: one that hangs is cancelled by its caller
+        (`Future.cancel`), or ends with its process (`ProcMesh.stop`, which has a ``grace``). What the actor has made
+        has five seconds to end then.
+
         Returns a future; off an event loop it has been waited for already.
         """
         future = send_stop(self._target)
