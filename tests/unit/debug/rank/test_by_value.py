@@ -29,9 +29,9 @@ def test_a_class_by_value_is_known_in_the_globals_of_its_functions() -> None:
     exec(SCRIPT, script)
     sent: Any = cloudpickle.loads(cloudpickle.dumps(script["Trainer"]))
     known = named_by_value(sent)
-    assert known["Trainer"] is sent and known["Base"] is sent.__mro__[1] and known["LIMIT"] == 5
-    assert sent.step.__globals__["Trainer"] is sent
     assert named_by_value(sent.Inner) == {}, "nobody can type its name alone"
+    assert known["LIMIT"] == 5 and known["Base"] is sent.__mro__[1]
+    assert sent.step.__globals__["Trainer"] is sent is known["Trainer"]
 
 
 class Here:
