@@ -61,6 +61,7 @@ class Alarm:
         self._stopped = stopped
         self._lock = threading.Lock()
         self._silent = False
+        self._hook_ended = False
         #: The error that has ended the main thread, if there was one: waits of other threads end then.
         self._ended = ""
         self._left: list[_Left] = []
@@ -93,7 +94,7 @@ class Alarm:
             told = bool(processes & self._known.keys()) or (bool(lost) and lost <= self._known.keys())
             # A singleton that has died was stopped by the next that has asked for it.
             over = not quiet and any(self._stopped(_mesh_of(each)) for each in lost)
-            hooks = not (told or over or self._silent) and _hook() is not None
+            hooks = not (told or over or self._hook_ended) and _hook() is not None
             if hooks:
                 self._hooked.append(left)
                 if self._hooking is None:
@@ -258,6 +259,11 @@ class Alarm:
         with self._lock:
             self._silent = True
         self._driver.alarm = None
+
+    def end_hook(self) -> None:
+        """Call the hook for no further failure: what fails from now on comes from the end of the program."""
+        with self._lock:
+            self._hook_ended = True
 
     def close(self) -> list[MeshFailure]:
         """Return the failures with lost ranks that the script was not told of. After `silence`."""

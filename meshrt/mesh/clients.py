@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.plugins import SWITCH_VALUES
 from meshrt.hooks.snapshot import MeshFacts
@@ -75,7 +75,16 @@ class Clients:
         ]
 
     async def _describe(self, _client: ToolClient, asked: DescribeActor) -> Described:
-        return await self._services.ask_rank(asked.mesh, self._one_that_lives(asked), ReadEndpoints(asked.actor))
+        rank = self._one_that_lives(asked)
+        while True:
+            try:
+                return await self._services.ask_rank(asked.mesh, rank, ReadEndpoints(asked.actor))
+            except MeshError:
+                # It may have ended just now; one that has is not asked again.
+                another = self._one_that_lives(asked)
+                if another == rank:
+                    raise
+                rank = another
 
     def _one_that_lives(self, asked: DescribeActor) -> int:
         """Return the rank that is named, or another one of its actor if that has ended."""

@@ -128,6 +128,7 @@ class Ending:
                     if wait:
                         self._let_start()
                         self.settle()
+                    self._alarm.end_hook()
                     self._stop_all(wait, why)
                     self._overdue.hear()
                     break

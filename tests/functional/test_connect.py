@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from meshrt import (
     proc_mesh,
 )
 from tests.support.actors import Echo
+from tests.support.pausing import pause
 from tests.support.programs import another_program, environment, run_python
 from tests.support.waiting import wait_until
 
@@ -89,6 +92,12 @@ def connected(code: str = JOB) -> Iterator[tuple[subprocess.Popen[str], meshrt.R
         if job.poll() is None:
             job.communicate("\n", timeout=30)
             assert job.returncode == 0
+
+
+def functions_of(thread: threading.Thread) -> set[str]:
+    """Return the names of the functions in which a thread of this process is."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return {each.f_code.co_name for each, _ in traceback.walk_stack(frame)} if frame is not None else set()
 
 
 def test_a_notebook_calls_a_job_whose_classes_it_does_not_have() -> None:
@@ -188,6 +197,20 @@ def test_an_actor_is_reached_although_its_first_rank_has_died() -> None:
             assert "trainer" in {mesh.name for mesh in another.actors}
         # Within 50 ms the script could end by a death of which it was not told yet.
         assert job.stdout is not None and job.stdout.readline() == "told\n"
+
+
+def test_an_actor_is_reached_although_the_rank_that_is_asked_dies() -> None:
+    code = JOB + "\nmeshrt.unhandled_fault_hook = lambda failure: None\n"
+    with connected(code) as (_job, program):
+        pid = program.actor("trainer").slice(gpus=0).pid.call_one().get(20)
+        pause(pid)
+        reached: list[ActorMesh[Any]] = []
+        thread = threading.Thread(target=lambda: reached.append(program.actor("trainer")))
+        thread.start()
+        wait_until(lambda: "_mesh" in functions_of(thread), 20)
+        os.kill(pid, signal.SIGKILL)
+        thread.join(20)
+        assert reached[0].slice(gpus=1).step.call_one([1.0]).get(20) == 2.0
 
 
 def test_a_closed_connection_fails_its_calls_and_leaves_the_job_alone() -> None:

@@ -157,10 +157,10 @@ def test_a_rank_that_calls_another_is_its_victim(tmp_path: Path) -> None:
         "    other.spawn('caller', Caller, trainer).go.call().get()",
     )
     head, followed, *_, root = sections(done.stderr)
-    assert "1 of 4 ranks of train" in head[0] and "2 of 2 ranks of eval" in head[0]
-    assert (
-        followed[0] == "FOLLOWED FROM IT  2 ranks" and "because its ActorError is about rank 2 of train" in followed[3]
-    )
+    # The first victim ends the script; the other may not have heard of it by then.
+    assert "1 of 4 ranks of train" in head[0] and re.search("[12] of 2 ranks of eval", head[0])
+    assert re.fullmatch("FOLLOWED FROM IT  (1 rank|2 ranks)", followed[0])
+    assert "because its ActorError is about rank 2 of train" in followed[3]
     assert root[0].startswith("ROOT CAUSE  trainer rank 2") and "[certain" in root[0]
     assert "ValueError: bad batch 5" in "\n".join(root)
 

@@ -17,6 +17,7 @@ import meshrt
 from meshrt import Actor, ActorError, HostLost, MeshFailure, MeshStopped, ProcessDied, endpoint, proc_mesh
 from meshrt.actor.mailbox import Mailbox
 from meshrt.mesh import supervision
+from meshrt.mesh.program import running_root
 from meshrt.transport.kernel import kernel_state, stat_fields
 from tests.support.actors import Echo
 from tests.support.pausing import paused
@@ -368,6 +369,19 @@ def test_the_hook_decides_instead_of_the_wait(monkeypatch: pytest.MonkeyPatch) -
     victims.slice(n=0).apply.broadcast(fail)
     wait_until(lambda: other.echo.call_one(1).get(WAIT) == 1 and len(failures) == 2, WAIT)
     assert isinstance(failures[1].error, ActorError)
+
+
+def test_the_hook_is_called_for_what_fails_just_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[MeshFailure] = []
+    monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.append)
+    pids = proc_mesh(n=2, name="victims").spawn("victim", Echo).pid.call().get(WAIT).values()
+    root, gone = running_root(), threading.Event()
+    assert root is not None
+    root.services.rank_gone.append(lambda *_: asyncio.get_running_loop().call_soon(gone.set))
+    os.kill(pids[1], signal.SIGKILL)
+    assert gone.wait(WAIT)
+    meshrt.shutdown_context(0.5)  # before it is decided who is told: what fails together is waited for
+    assert [(failure.mesh_name, failure.ranks) for failure in failures] == [("victims", (1,))]
 
 
 def test_a_lost_host_is_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from typing import IO
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from tests.support.free_port import free_port
 from tests.support.programs import another_program, environment, run_python
+from tests.support.waiting import wait_until
 
 aiohttp = pytest.importorskip("aiohttp", reason="not installed: textual-serve (pip install --group top)")
 pytest.importorskip("textual_serve", reason="not installed: textual-serve (pip install --group top)")
@@ -40,8 +42,9 @@ class Served:
         program: The pid of the program.
     """
 
-    def __init__(self, address: str, program: int, errors: IO[str]) -> None:
+    def __init__(self, address: str, program: int, server: int, errors: IO[str]) -> None:
         self.address, self.program, self._errors = address, program, errors
+        self._server = psutil.Process(server)
         parts = urlsplit(address)
         assert parts.port is not None
         self.port, self.path = parts.port, parts.path
@@ -56,7 +59,9 @@ class Served:
             connection.endheaders()
             answer = connection.getresponse()
             body = "" if answer.status == 101 else answer.read().decode()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
+        # The screen of a browser ends behind it, when it has started: for as long as that takes on this machine.
+        wait_until(lambda: not self._server.children(), WAIT, "the screens end")
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
 
     def said(self) -> str:
         """What it has written to its standard error."""
@@ -76,7 +81,7 @@ def served() -> Iterator[Served]:
             try:
                 address = serving.stdout.readline().strip()
                 assert address.startswith(f"http://localhost:{port}/"), address
-                yield Served(address, program.pid, errors)
+                yield Served(address, program.pid, serving.pid, errors)
             finally:
                 serving.send_signal(signal.SIGINT)
             assert "everyone who has the address" in serving.stdout.read()

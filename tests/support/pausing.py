@@ -17,7 +17,12 @@ def pause(*pids: int) -> None:
     """Stop processes with SIGSTOP, and wait until they are: the signal is only sent when ``os.kill`` returns."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: all(kernel_state(pid) == "T" for pid in pids), 20, f"{pids} stop")
+    wait_until(lambda: all(map(_is_paused, pids)), 20, f"{pids} stop")
+
+
+def _is_paused(pid: int) -> bool:
+    """Whether each thread is stopped: the signal reaches one after the other."""
+    return all(kernel_state(int(thread)) == "T" for thread in os.listdir(f"/proc/{pid}/task"))
 
 
 @contextlib.contextmanager
