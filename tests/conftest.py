@@ -202,6 +202,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
     import meshrt
     from tests.support.footprint import Footprint
+    from tests.support.left import holders
     from tests.support.waiting import holds_within
 
     uvloop.new_event_loop().close()  # its library keeps one pipe for as long as the process lives
@@ -210,7 +211,8 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     meshrt.shutdown_context(0.5)
     if not holds_within(10, lambda: not Footprint.now().beyond(before)):
-        pytest.fail("the test left behind: " + ", ".join(Footprint.now().beyond(before)), pytrace=False)
+        left = Footprint.now().beyond(before)
+        pytest.fail(f"the test left behind: {', '.join(left)}\n{holders(left)}", pytrace=False)
     _check_interrupts()
 
 
