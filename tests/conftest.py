@@ -191,29 +191,64 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "dev"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_program(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether the tests of this module share a program: a marker of the module says so. It is ended behind them."""
+    if request.node.get_closest_marker("one_program") is None:
+        yield False
+        return
+    import meshrt
+    from tests.support.footprint import Footprint
+    from tests.support.waiting import holds_within
+
+    _warm_up()
+    before = Footprint.now()
+    meshrt.proc_mesh(name="first").stop()  # its agent is there from now on
+    yield True
+    meshrt.shutdown_context(0.5)
+    holds_within(10, lambda: not Footprint.now().beyond(before))
+    _fail_for(Footprint.now().beyond(before))
+
+
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+def leaves_nothing_behind(request: pytest.FixtureRequest, one_program: bool) -> Iterator[None]:
     """End the program after the test; no descriptor, thread, process, socket file or segment may be left."""
     if request.path.relative_to(HERE).parts[0] not in CHECKED:
         yield
         _check_interrupts()
         return
-    import uvloop  # here, so that tests of other folders decide themselves what is loaded
-
     import meshrt
+    from meshrt.mesh.program import start_root
+    from meshrt.testing.meshes import MeshesOfTest
     from tests.support.footprint import Footprint
-    from tests.support.left import holders
     from tests.support.waiting import holds_within
 
-    uvloop.new_event_loop().close()  # its library keeps one pipe for as long as the process lives
-    ctypes.CFUNCTYPE(None)(int)  # and some builds of libffi a descriptor of themselves, from the first callback on
+    _warm_up()
+    meshes = MeshesOfTest(start_root()) if one_program else None
     before = Footprint.now()
     yield
-    meshrt.shutdown_context(0.5)
-    if not holds_within(10, lambda: not Footprint.now().beyond(before)):
-        left = Footprint.now().beyond(before)
-        pytest.fail(f"the test left behind: {', '.join(left)}\n{holders(left)}", pytrace=False)
+    if meshes is None:
+        meshrt.shutdown_context(0.5)
+    else:
+        meshes.finish(start_root())
+    holds_within(10, lambda: not Footprint.now().beyond(before, of_program=one_program))
+    _fail_for(Footprint.now().beyond(before, of_program=one_program))
     _check_interrupts()
+
+
+def _warm_up() -> None:
+    """Open what is kept for as long as the process lives."""
+    import uvloop  # here, so that tests of other folders decide themselves what is loaded
+
+    uvloop.new_event_loop().close()  # its library keeps one pipe
+    ctypes.CFUNCTYPE(None)(int)  # and some builds of libffi a descriptor of themselves, from the first callback on
+
+
+def _fail_for(left: list[str]) -> None:
+    if left:
+        from tests.support.left import holders
+
+        pytest.fail(f"the test left behind: {', '.join(left)}\n{holders(left)}", pytrace=False)
 
 
 def _check_interrupts() -> None:

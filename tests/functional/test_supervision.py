@@ -377,7 +377,11 @@ def test_the_hook_is_called_for_what_fails_just_before_the_end(monkeypatch: pyte
     pids = proc_mesh(n=2, name="victims").spawn("victim", Echo).pid.call().get(WAIT).values()
     root, gone = running_root(), threading.Event()
     assert root is not None
-    root.services.rank_gone.append(lambda *_: asyncio.get_running_loop().call_soon(gone.set))
+
+    def note(*_: object) -> None:
+        asyncio.get_running_loop().call_soon(gone.set)
+
+    root.services.rank_gone.append(note)
     os.kill(pids[1], signal.SIGKILL)
     assert gone.wait(WAIT)
     meshrt.shutdown_context(0.5)  # before it is decided who is told: what fails together is waited for

@@ -23,9 +23,14 @@ class Footprint:
         """Look now."""
         return cls(frozenset([*_descriptors(), *_threads(), *_processes(), *_files()]))
 
-    def beyond(self, before: Footprint) -> list[str]:
-        """Return what is here and was not there before."""
-        return sorted(self.items - before.items)
+    def beyond(self, before: Footprint, *, of_program: bool = False) -> list[str]:
+        """Return what is here and was not there before.
+
+        Args:
+            of_program: A program goes on, which may have opened descriptors, for its store for example: without those.
+        """
+        found = sorted(self.items - before.items)
+        return [item for item in found if not item.startswith("descriptor ")] if of_program else found
 
 
 def _descriptors() -> list[str]:
