@@ -187,7 +187,7 @@ def test_a_rank_that_dies_fails_the_call_as_everywhere() -> None:
 
 
 def test_an_actor_is_reached_although_its_first_rank_has_died() -> None:
-    code = JOB + "\nmeshrt.unhandled_fault_hook = lambda failure: print('told', flush=True)\n"
+    code = JOB + "\nmeshrt.unhandled_fault_hook = lambda failure: None\n"
     with connected(code) as (job, program):
         pid = program.actor("trainer").slice(gpus=0).pid.call_one().get(20)
         os.kill(pid, signal.SIGKILL)
@@ -195,8 +195,6 @@ def test_an_actor_is_reached_although_its_first_rank_has_died() -> None:
         assert program.actor("trainer").slice(gpus=1).step.call_one([1.0]).get(20) == 2.0
         with meshrt.connect(job.pid) as another:
             assert "trainer" in {mesh.name for mesh in another.actors}
-        # Within 50 ms the script could end by a death of which it was not told yet.
-        assert job.stdout is not None and job.stdout.readline() == "told\n"
 
 
 def test_an_actor_is_reached_although_the_rank_that_is_asked_dies() -> None:
