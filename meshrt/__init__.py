@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from meshrt.mesh.actor_mesh import Endpoint
     from meshrt.mesh.channels import Channel, PortReceiver
     from meshrt.mesh.future import Future
+    from meshrt.mesh.logs import logs
     from meshrt.mesh.nursery import Nursery, nursery
     from meshrt.mesh.own_ranks import this_proc
     from meshrt.mesh.ports import Port
@@ -126,6 +127,7 @@ _HOME = {
     "get_singleton": "meshrt.mesh.singleton",
     "host_mesh": "meshrt.mesh.proc_mesh",
     "join": "meshrt.spmd.join",
+    "logs": "meshrt.mesh.logs",
     "memory": "meshrt.memory",
     "nursery": "meshrt.mesh.nursery",
     "proc_mesh": "meshrt.mesh.proc_mesh",
@@ -208,6 +210,7 @@ __all__ = [
     "get_singleton",
     "host_mesh",
     "join",
+    "logs",
     "memory",
     "nursery",
     "proc_mesh",

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from meshrt.errors import user_stack
 from meshrt.hooks.snapshot import Silent
 from meshrt.hooks.table import hooks
+from meshrt.mesh.folding import RankLines
+from meshrt.mesh.live import LiveLogs
+from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
@@ -27,13 +30,14 @@ class AgentReports:
     """Shows them on the program's terminal, and tells plug-ins.
 
     Args:
-        registry, services, terminal: Those of the root.
+        registry, services, terminal, live: Those of the root.
     """
 
-    def __init__(self, registry: Registry, services: Services, terminal: Terminal) -> None:
+    def __init__(self, registry: Registry, services: Services, terminal: Terminal, live: LiveLogs) -> None:
         self._registry = registry
         self._services = services
         self._terminal = terminal
+        self._live = live
 
     def pulse(self, pulse: Pulse) -> None:
         """A rank does not answer, or answers again."""
@@ -57,22 +61,40 @@ class AgentReports:
             stack = user_stack(pulse.stack)
             self._terminal.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
 
-    def output(self, output: Output) -> None:
-        """A rank has printed lines."""
+    def output(self, output: Output, kept: Sequence[str] | None = None) -> None:
+        """A rank has printed lines; ``kept``: with those that are not shown. Shows them, as far as that is wanted."""
         record = self._registry.meshes.get(output.mesh)
         if record is None:
             return
         rank = output.rank
         if record.agent_of[rank].machine:
-            kept = record.last_lines.setdefault(rank, deque(maxlen=_LINES))
-            kept.extend(line[:_LINE_MAX] for _, line in output.lines[-_LINES:])
-        if not record.prefixed:
-            self._terminal.write("".join(f"{line}\n" for _, line in output.lines), err=output.err)
+            lines = record.last_lines.setdefault(rank, deque(maxlen=_LINES))
+            texts = [line for _, line in output.lines] if kept is None else kept
+            lines.extend(line[:_LINE_MAX] for line in texts[-_LINES:])
+        if output.lines:
+            self._show(record, output)
+
+    def _show(self, record: MeshRecord, output: Output) -> None:
+        rank = output.rank
+        live = self._live.of(record)
+        if rank not in live.ranks:
             return
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
         first = next(iter(record.actors_of(rank, stopped=True)), record.name)
-        text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in output.lines)
-        self._terminal.write(text, err=output.err)
+        self._terminal.lines(
+            RankLines(
+                record.mesh_id,
+                rank,
+                output.err,
+                [(actor or first, line) for actor, line in output.lines],
+                coords,
+                live.shown,
+                live.scope,
+                time.monotonic(),
+                record.prefixed,
+                live.shown.fold if record.prefixed and len(live.ranks) > 1 else 0.0,
+            )
+        )
 
     def dropped(self, ranks: Sequence[tuple[str, int, dict[str, int]]]) -> None:
         """Events of ranks were left out while this process, or an agent, did not read."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from meshrt.actor.context import current_call
 from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
 from meshrt.mesh.future import Future, Settled
+from meshrt.mesh.shown import Shown
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
@@ -46,6 +47,7 @@ class MeshOwner(Protocol):
     def left(self, mesh_id: str) -> None: ...
     def watch(self, mesh_id: str, seconds: float) -> None: ...
     def listen_for_ide(self, port: int) -> None: ...
+    def show(self, shown: Shown | None, mesh_id: str, shape: Shape | None = None) -> None: ...
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]: ...
 
 
@@ -131,6 +133,10 @@ class RankOwner:
 
     def listen_for_ide(self, port: int) -> None:
         """Only the root does (`proc_mesh` has refused it)."""
+
+    def show(self, shown: Shown | None, mesh_id: str, shape: Shape | None = None) -> None:
+        """Only the script has a terminal. Raises UsageError."""
+        raise UsageError("meshrt.logs() is for the script, whose terminal it changes; this is a rank")
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""

@@ -60,6 +60,7 @@ def proc_mesh(
     devices: Devices = "all",
     watchdog: float | None = None,
     dap: int | None = None,
+    logs: str | None = None,
     engine: Engine | str | None = None,
     **sizes: int,
 ) -> ProcMesh:
@@ -83,6 +84,8 @@ def proc_mesh(
             ranks and where they are; and again after twice the time. The call goes on.
         dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
             ``meshrt dap``. The ranks need debugpy then (``meshrt dap --help``).
+        logs: What the terminal shows of the output of these ranks, as in `logs`: ``"off"``, ``"ranks(0)"``,
+            ``"fold=0.5 limit=100"``. None leaves it to `logs` and ``MESHRT_LOGS``.
         engine: Places the host agents; this machine by default, the hosts of the launcher under ``meshrt launch``. Also
             by name: "local", "ray". See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
@@ -105,7 +108,8 @@ def proc_mesh(
     elif not sizes:
         sizes = default_sizes()
     placed_by = None if engine is None else engine_of(engine)
-    mesh = start_mesh(MeshSpec.make(name, sizes, env, setup, preload, post_mortem, devices), Hosts(placed_by))
+    spec = MeshSpec.make(name, sizes, env, setup, preload, post_mortem, devices, logs=logs)
+    mesh = start_mesh(spec, Hosts(placed_by))
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
     if dap is not None:
@@ -192,6 +196,7 @@ class HostMesh(MeshTrait):
         preload: Iterable[str] = (),
         post_mortem: PostMortem = None,
         devices: Devices = "all",
+        logs: str | None = None,
     ) -> ProcMesh:
         """Start processes on every host: ``this_host().spawn_procs(per_host={"gpus": 4})``.
 
@@ -200,7 +205,7 @@ class HostMesh(MeshTrait):
         Args:
             per_host: Dimension to size; none means one process.
             bootstrap: As ``setup`` of `proc_mesh`.
-            name, env, preload, post_mortem, devices: As in `proc_mesh`.
+            name, env, preload, post_mortem, devices, logs: As in `proc_mesh`.
         Raises:
             UsageError: A size, a name or an option is invalid, or a dimension is there twice.
             SpawnError: A host cannot hold so many processes, or is lost.
@@ -209,7 +214,8 @@ class HostMesh(MeshTrait):
         twice = sorted(sizes.keys() & self.sizes.keys())
         if twice:
             raise UsageError(f"{twice[0]} is a dimension of the hosts already; give that of the processes another name")
-        spec = MeshSpec.make(name, {**self.sizes, **sizes}, env, bootstrap, preload, post_mortem, devices)
+        sizes = {**self.sizes, **sizes}
+        spec = MeshSpec.make(name, sizes, env, bootstrap, preload, post_mortem, devices, logs=logs)
         mesh = self._spawn(spec, self._hosts._replace(members=tuple(self._own_shape.ndslice)))
         self._started = [*(other for other in self._started if not other._has_stopped()), mesh]
         return mesh

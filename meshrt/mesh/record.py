@@ -126,6 +126,8 @@ class MeshRecord:
         self.unnamed = self.shape
         #: Whether the terminal shows which rank has printed a line.
         self.prefixed = spec.prefixed
+        #: What it shows of the output at all (`meshrt.mesh.live`); None: what holds for the program.
+        self.shown = spec.shown
         #: Whether it has no owner who is told of its failures.
         self.singleton = spec.singleton
         #: Whether something else starts and ends its processes.

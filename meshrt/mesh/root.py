@@ -7,6 +7,7 @@ event adds itself to a list of the part that raises it (``on_...``, ``rank_gone`
 ==============  ===================================================  ==================================================
 part            what it is                                           what it is given
 ==============  ===================================================  ==================================================
+LiveLogs        which output of ranks is shown                       the environment
 Run             id, secret, directories, root pipe: made together    the limits of the environment
 RootLoop        the loop and its thread                              -
 Registry        the meshes, and who waits for births and ends        -
@@ -27,7 +28,7 @@ OverdueAgents   agents that do not answer at an end                  terminal
 Stopping        the end of a mesh                                    registry, driver, restarts, loop, overdue agents
 Lifecycle       births and ends of ranks                             registry, driver, services, supervision, restarts,
                                                                      stopping, loop
-AgentReports    silence and output of ranks                          registry, services, terminal
+AgentReports    silence and output of ranks                          registry, services, terminal, live logs
 TerminalAccess  the socket and the files that terminals look for     run, loop, services, upkeep
 Relays          ways between machines that do not reach each other   registry, services, run, loop, tree
 HostAgents      the agents: greeted, heard, lost                     run, loop, lifecycle, reports, services, home, ...
@@ -66,6 +67,7 @@ from meshrt.mesh.files import ReceivedFiles
 from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
+from meshrt.mesh.live import LiveLogs
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.moving import Moving
 from meshrt.mesh.ownership import Ownership
@@ -78,6 +80,7 @@ from meshrt.mesh.run import Limits, Run
 from meshrt.mesh.script import Script
 from meshrt.mesh.script_owner import ScriptOwner
 from meshrt.mesh.services import Services
+from meshrt.mesh.shown import shown_at_start
 from meshrt.mesh.singletons import Singletons
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.stopping import OverdueAgents, Stopping
@@ -107,7 +110,8 @@ class Root:
     """
 
     def __init__(self, over: Callable[[Root], None]) -> None:
-        limits = Limits.from_environment()  # first of all: an invalid value is refused before anything is made
+        # First of all: an invalid value is refused before anything is made.
+        limits, live = Limits.from_environment(), LiveLogs(shown_at_start())
         with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
             self.run = run = Run(limits)
             undo.callback(run.discard)
@@ -123,7 +127,7 @@ class Root:
             undo.pop_all()
         driver = self.runtime.driver
         Background(tree, driver, loop)
-        terminal = Terminal()
+        terminal = Terminal(f"meshrt logs {run.run_id}")
         for note in run.notes:
             terminal.announce(note)
         log = TerminalLog(terminal.announce)
@@ -141,7 +145,7 @@ class Root:
         stopping = Stopping(registry, driver, restarts, loop, overdue, terminal.announce)
         lifecycle = Lifecycle(registry, driver, services, supervision, restarts, stopping, loop)
         lifecycle.on_rank_gone.append(Ownership(registry, services, stopping).rank_gone)
-        reports = AgentReports(registry, services, terminal)
+        reports = AgentReports(registry, services, terminal, live)
         access = TerminalAccess(run, loop, services, upkeep)
         relays = Relays(registry, services, run, loop)
         tree.on_relay.append(relays.to_script)
@@ -185,7 +189,7 @@ class Root:
             terminal,
         )
         singletons = Singletons(registry, spawning, stopping)
-        self.owner = ScriptOwner(driver, registry, services, script, spawning, stopping, singletons)
+        self.owner = ScriptOwner(driver, registry, services, script, spawning, stopping, singletons, live)
         RankRequests(services, loop, registry, restarts, lifecycle, spawning, stopping, singletons)
         Clients(run, registry, services, loop)
         self._install()

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.plugins import plugins
 from meshrt.mesh.future import Future
+from meshrt.mesh.live import LiveLogs
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.script import Script
 from meshrt.mesh.services import Services
+from meshrt.mesh.shown import Shown
 from meshrt.mesh.singletons import Singletons
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
@@ -35,7 +37,7 @@ class ScriptOwner:
     """The meshes of the program, including those that ranks have made. Any thread.
 
     Args:
-        driver, registry, services, script, spawning, stopping, singletons: Those of the root.
+        driver, registry, services, script, spawning, stopping, singletons, live: Those of the root.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class ScriptOwner:
         spawning: Spawning,
         stopping: Stopping,
         singletons: Singletons,
+        live: LiveLogs,
     ) -> None:
         self.driver = driver
         self._registry = registry
@@ -55,6 +58,7 @@ class ScriptOwner:
         self._spawning = spawning
         self._stopping = stopping
         self._singletons = singletons
+        self._live = live
 
     def owns(self, mesh_id: str) -> bool:
         """Whether it is a mesh of this program that is remembered."""
@@ -124,6 +128,28 @@ class ScriptOwner:
         """Let an IDE attach to the program at a port of this machine."""
         plugins.load("dap", self._services, in_root=True)
         self._services.tables["dap"].listen(port)
+
+    def show(self, shown: Shown | None, mesh_id: str, shape: Shape | None = None) -> None:
+        """Change what the terminal shows of the output of ranks.
+
+        Args:
+            shown: The setting; None: what holds otherwise.
+            mesh_id: "": for all meshes that have no setting of their own.
+            shape: The view that it is asked for.
+        Raises:
+            UsageError: It is a part of the mesh only.
+            SelectionError: The mesh has no such ranks.
+        """
+        if not mesh_id:
+            self._live.set_program(shown)
+            return
+        record = self._registry.meshes[mesh_id]
+        if shape is not None and len(shape) != len(record.shape):
+            raise UsageError(
+                f"logs: the setting is for all ranks of {record.name}, this is a slice of it ({shape} of "
+                f"{record.shape}); give the whole mesh, and select ranks by 'ranks(...)'"
+            )
+        self._live.set_mesh(record, shown)
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """End a mesh; see `Stopping.stop`."""

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from meshrt.errors import UsageError
 from meshrt.mesh.environment import POST_MORTEM, EnvOption, check_switches, checked_env, env_of_ranks
-from meshrt.selection import Extent
+from meshrt.mesh.shown import Shown, parse_shown
+from meshrt.selection import Extent, Shape
 from meshrt.wire.operations import SpawnMesh
 
 __all__ = [
@@ -83,6 +84,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
     own_devices: bool = False
     #: Whether the terminal shows which rank has printed a line.
     prefixed: bool = True
+    #: What it shows of the output at all; None: what holds for the program.
+    shown: Shown | None = None
     #: Its failures interrupt no wait of the script: it has no owner (`meshrt.mesh.singletons`).
     singleton: bool = False
     #: Where processes that something else starts become its ranks (`meshrt.host.meeting`); "": it is their parent.
@@ -99,6 +102,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         post_mortem: PostMortem = None,
         devices: Devices = "all",
         *,
+        logs: str | None = None,
         prefixed: bool = True,
         meeting: str = "",
     ) -> MeshSpec:
@@ -107,12 +111,15 @@ class MeshSpec(msgspec.Struct, frozen=True):
             if type(size) is not int or size < 1:
                 raise UsageError(
                     f"{label}={size!r}: a dimension has a size, an integer of 1 or more "
-                    "(options are name, env, setup, preload, post_mortem, devices, watchdog, dap, engine)"
+                    "(options are name, env, setup, preload, post_mortem, devices, watchdog, dap, logs, engine)"
                 )
         try:
             extent = Extent(tuple(sizes), tuple(sizes.values()))
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
+        shown = None if logs is None else parse_shown(logs, "logs=")
+        if shown is not None:
+            shown.members(Shape.from_extent(extent), strict=True)
         if setup is not None and not callable(setup):
             raise UsageError(f"setup is a function without arguments, not {type(setup).__name__}")
         if inspect.isgeneratorfunction(setup) or inspect.isasyncgenfunction(setup):
@@ -136,7 +143,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         check_switches(os.environ)
         own = _checked_devices(devices, [common, *rank_env.values()])
         checked = check_name("a mesh", name) if name else ""
-        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, meeting=meeting)
+        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, shown, meeting=meeting)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).
@@ -147,14 +154,25 @@ class MeshSpec(msgspec.Struct, frozen=True):
         """
         rank_env = list(self.rank_env.items())
         sizes = list(self.extent.items())
+        logs = "" if self.shown is None else self.shown.text
         return SpawnMesh(
-            actor, self.name, sizes, self.env, rank_env, self.preload, mesh_id, ranks, own_devices=self.own_devices
+            actor,
+            self.name,
+            sizes,
+            self.env,
+            rank_env,
+            self.preload,
+            mesh_id,
+            ranks,
+            own_devices=self.own_devices,
+            logs=logs,
         )
 
     @classmethod
     def of_request(cls, request: SpawnMesh) -> MeshSpec:
         """Return what a rank has asked for. Raises UsageError."""
-        spec = cls.make(request.mesh_name, dict(request.sizes), request.env, None, request.preload)
+        sizes, logs = dict(request.sizes), request.logs or None
+        spec = cls.make(request.mesh_name, sizes, request.env, None, request.preload, logs=logs)
         rank_env = {rank: checked_env(env) for rank, env in request.rank_env}
         return replace(spec, rank_env=rank_env, own_devices=request.own_devices)
 

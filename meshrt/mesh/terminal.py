@@ -6,6 +6,9 @@ colours of the terminal (`meshrt.escapes`).
 A terminal that does not take its text (paused, or slow) must not stop the root: lines wait in memory up to a limit,
 beyond it they are counted and left out; the files of the run directory have them all.
 
+Lines of ranks wait a moment for equal lines of other ranks (`meshrt.mesh.folding`), but not where anything else is to
+be written behind them: what the runtime says of a rank comes behind what the rank has printed before.
+
 Log records of the runtime are among its own lines where the script has set up no logging: Python would print them
 without a prefix, and a reader could not tell their origin.
 """
@@ -23,8 +26,12 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from itertools import groupby
+from typing import NamedTuple
 
 from meshrt.escapes import coloured
+from meshrt.mesh.folding import RankLines, folded
+from meshrt.mesh.limiting import LineLimit
 from meshrt.selection import counted
 
 __all__ = ["Terminal", "TerminalLog"]
@@ -33,16 +40,33 @@ _LIMIT = 8 << 20
 _log = logging.getLogger("meshrt")
 
 
-class Terminal:
-    """Writes to ``sys.stdout`` and ``sys.stderr`` as they are at that time. Any thread may call `write`."""
+class _Text(NamedTuple):
+    """Whole lines that are no output of ranks, or (``acts``) any text of the runtime's own."""
 
-    def __init__(self) -> None:
+    err: bool
+    acts: bool
+    text: str
+
+
+class Terminal:
+    """Writes to ``sys.stdout`` and ``sys.stderr`` as they are at that time. Any thread may call it.
+
+    Args:
+        where: The command that shows the files of ranks.
+    """
+
+    def __init__(self, where: str = "meshrt logs") -> None:
         self._condition = threading.Condition()
-        self._lines: deque[tuple[bool, bool, str]] = deque()
+        self._waiting: deque[_Text | RankLines] = deque()
+        #: How many of them are no lines of ranks.
+        self._texts = 0
         self._size = 0
         self._dropped = 0
+        #: How many threads wait in `flush`.
+        self._flushing = 0
         self._busy = False
         self._closed = False
+        self._limit = LineLimit(where)
         self._thread = threading.Thread(target=self._run, name="meshrt-terminal", daemon=True)
         self._thread.start()
 
@@ -53,12 +77,23 @@ class Terminal:
             acts: It may be less than a line, and contain control sequences; no part of it comes from a rank.
         """
         with self._condition:
-            if self._size > _LIMIT:
-                self._dropped += text.count("\n")
-                return
-            self._lines.append((err, acts, text))
-            self._size += len(text)
-            self._condition.notify()
+            if self._add(_Text(err, acts, text), len(text), text.count("\n")):
+                self._texts += 1
+
+    def lines(self, lines: RankLines) -> None:
+        """Show lines of a rank."""
+        with self._condition:
+            self._add(lines, lines.size, len(lines.lines))
+
+    def _add(self, what: _Text | RankLines, size: int, count: int) -> bool:
+        if self._size > _LIMIT:
+            self._dropped += count
+            return False
+        self._waiting.append(what)
+        self._size += size
+        if isinstance(what, _Text) or len(self._waiting) == 1:  # more lines of ranks wait with those that are there
+            self._condition.notify_all()
+        return True
 
     def announce(self, text: str) -> None:
         """Write a line of the runtime's own, or several."""
@@ -68,8 +103,13 @@ class Terminal:
         """Wait until everything is written, at most ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         with self._condition:
-            while (self._lines or self._busy) and time.monotonic() < deadline:
-                self._condition.wait(deadline - time.monotonic())
+            self._flushing += 1
+            self._condition.notify_all()
+            try:
+                while (self._waiting or self._busy) and time.monotonic() < deadline:
+                    self._condition.wait(deadline - time.monotonic())
+            finally:
+                self._flushing -= 1
 
     def close(self) -> None:
         """Write what is left and end the thread."""
@@ -79,26 +119,75 @@ class Terminal:
             self._condition.notify_all()
         self._thread.join(1.0)
 
+    # -- the thread
+
     def _run(self) -> None:
         while True:
             with self._condition:
                 self._busy = False
                 self._condition.notify_all()
-                while not self._lines and not self._closed:
-                    self._condition.wait()
-                if not self._lines:
-                    return
-                err = self._lines[0][0]
-                texts = []
-                while self._lines and self._lines[0][0] == err:
-                    texts.append(self._lines.popleft()[1:])
-                self._size -= sum(len(text) for _, text in texts)
-                if self._dropped and not self._lines:
-                    left_out = f"{counted(self._dropped, 'line')} left out here: see the files in the run directory"
-                    texts.append((False, f"meshrt: {left_out}\n"))
-                    self._dropped = 0
+                while (seconds := self._seconds()) is None or seconds > 0:
+                    self._condition.wait(seconds)
+                over = self._closed and not self._waiting
+                texts, lines = self._take()
+                dropped = 0
+                if self._dropped and not self._waiting:
+                    dropped, self._dropped = self._dropped, 0
                 self._busy = True
-            self._emit("".join(text if acts else coloured(text) for acts, text in texts), err)
+            if texts:
+                self._emit("".join(each.text if each.acts else coloured(each.text) for each in texts), texts[0].err)
+            for err, text in self._shown(lines, end=over):
+                self._emit(coloured(text), err)
+            if dropped:
+                left_out = f"{counted(dropped, 'line')} left out here: see the files in the run directory"
+                self._emit(f"meshrt: {left_out}\n", not texts or texts[0].err)
+            if over:
+                return
+
+    def _seconds(self) -> float | None:
+        """Return after how many seconds there is something to do; None: when more has come."""
+        if self._closed:
+            return 0.0
+        now = time.monotonic()
+        told = self._limit.due
+        left = None if told is None else max(0.0, told - now)
+        if not self._waiting:
+            return left
+        first = self._waiting[0]
+        if isinstance(first, _Text) or self._texts or self._flushing:
+            return 0.0
+        due = max(0.0, first.due - now)
+        return due if left is None else min(left, due)
+
+    def _take(self) -> tuple[list[_Text], list[RankLines]]:
+        """Take texts for one stream, or lines of ranks, as far as they are due."""
+        waiting = self._waiting
+        texts: list[_Text] = []
+        lines: list[RankLines] = []
+        if not waiting:
+            return texts, lines
+        first = waiting[0]
+        if isinstance(first, _Text):
+            while waiting and isinstance(each := waiting[0], _Text) and each.err == first.err:
+                texts.append(each)
+                waiting.popleft()
+            self._texts -= len(texts)
+            self._size -= sum(len(each.text) for each in texts)
+        elif self._texts or self._flushing or self._closed or first.due <= time.monotonic():
+            while waiting and isinstance(part := waiting[0], RankLines):
+                lines.append(part)
+                waiting.popleft()
+            self._size -= sum(part.size for part in lines)
+        return texts, lines
+
+    def _shown(self, lines: list[RankLines], *, end: bool) -> list[tuple[bool, str]]:
+        """Return what is written for lines of ranks, and of lines that were left out; ``end``: nothing follows."""
+        now = time.monotonic()
+        shown = [(True, f"{text}\n") for text in self._limit.left_out(now)]
+        shown += [(line.of.err, f"{line}\n") for line in folded(lines) if self._limit.admits(line, now)]
+        if end:
+            shown += [(True, f"{text}\n") for text in self._limit.left_out(now, end=True)]
+        return [(err, "".join(text for _, text in run)) for err, run in groupby(shown, lambda each: each[0])]
 
     def _emit(self, text: str, err: bool) -> None:
         # A closed or broken terminal loses the text; the files have it.

@@ -123,6 +123,7 @@ class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
 
     ``sizes`` are labels and sizes, ``rank_env`` is what only some ranks have, by rank. ``on_mesh``, ``on_ranks``: it is
     to be on the hosts of these ranks; "": the root decides. ``own_devices``: each rank sees a device of its own.
+    ``logs``: what is shown of their output; "": as of the program.
     """
 
     actor: str
@@ -134,6 +135,7 @@ class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
     on_mesh: str = ""
     on_ranks: Sequence[int] = ()
     own_devices: bool = False
+    logs: str = ""
 
 
 class FindSingleton(Operation[Spawned], frozen=True, tag="mesh.singleton"):

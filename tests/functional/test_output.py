@@ -61,7 +61,7 @@ def log_files(mesh_name: str) -> list[Path]:
 
 def test_lines_carry_actor_and_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Screen.instead_of("stdout", monkeypatch)
-    proc_mesh(hosts=2, gpus=2).spawn("printer", Printer).say.call("ready").get(20)
+    proc_mesh(hosts=2, gpus=2, logs="fold=off").spawn("printer", Printer).say.call("ready").get(20)
     assert sorted(out.wait_for_lines(4)) == [
         f"[printer hosts={host},gpus={gpu}] ready" for host in range(2) for gpu in range(2)
     ]
@@ -102,7 +102,7 @@ def test_lines_of_many_threads_stay_whole(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_second_actor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Screen.instead_of("stdout", monkeypatch)
-    mesh = proc_mesh(n=2)
+    mesh = proc_mesh(n=2, logs="fold=off")
     first, second = mesh.spawn("first", Printer).get(20), mesh.spawn("second", Printer).get(20)
     first.say.call("from the first", "and more").get(20)
     second.say.call("from the second").get(20)

@@ -358,7 +358,7 @@ def test_output_of_ranks_is_complete_when_the_program_has_ended(tmp_path: Path) 
     script.write_text(
         "from meshrt import Actor, endpoint, proc_mesh\n"
         "class Talker(Actor):\n    @endpoint\n    def talk(self):\n        for n in range(300): print('line', n)\n"
-        "proc_mesh(n=2).spawn('talker', Talker).talk.call().get(30)\n"
+        "proc_mesh(n=2, logs='fold=off').spawn('talker', Talker).talk.call().get(30)\n"
     )
     done = run_python(str(script))
     assert done.returncode == 0

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from meshrt.errors import SelectionError
 from meshrt.mesh.agent_reports import AgentReports
+from meshrt.mesh.folding import RankLines, folded
+from meshrt.mesh.live import LiveLogs
 from meshrt.mesh.registry import Registry
+from meshrt.mesh.shown import Shown, parse_shown
 from meshrt.transport.driver import Driver
 from meshrt.transport.dropping import DROPPABLE
 from meshrt.wire.tree import Output, Pulse
@@ -26,13 +30,14 @@ class Bench:
         self.registry.add(self.mesh)
         self.rank_silent: list[Callable[[str, int, str], None]] = [lambda *told: self.told.append(told)]
         self.told: list[tuple[str, int, str]] = []
-        self.written: list[tuple[str, bool]] = []
+        self.lines_shown: list[RankLines] = []
         self.announced: list[str] = []
         me: Any = self
-        self.reports = AgentReports(self.registry, me, me)
+        self.live = LiveLogs(Shown())
+        self.reports = AgentReports(self.registry, me, me, self.live)
 
-    def write(self, text: str, *, err: bool) -> None:
-        self.written.append((text, err))
+    def lines(self, lines: RankLines) -> None:
+        self.lines_shown.append(lines)
 
     def announce(self, text: str) -> None:
         self.announced.append(text)
@@ -50,7 +55,45 @@ def test_lines_say_who_has_written_them(bench: Bench) -> None:
     bench.registry.actor("m", 1, "first", here=True)
     bench.reports.output(Output("m", 1, False, [("", "three")]))
     bench.reports.output(Output("forgotten", 1, False, [("", "four")]))
-    assert bench.written == [("[m n=1] one\n[actor n=1] two\n", True), ("[first n=1] three\n", False)]
+    assert [([str(line) for line in folded([each])], each.err) for each in bench.lines_shown] == [
+        (["[m n=1] one", "[actor n=1] two"], True),
+        (["[first n=1] three"], False),
+    ]
+
+
+def test_lines_that_are_not_wanted_are_not_shown(bench: Bench) -> None:
+    def shown(rank: int) -> bool:
+        count = len(bench.lines_shown)
+        bench.reports.output(Output("m", rank, False, [("", "line")]))
+        return len(bench.lines_shown) > count
+
+    bench.live.set_program(parse_shown("ranks(0)", ""))
+    assert [shown(0), shown(1)] == [True, False]
+    bench.live.set_mesh(bench.mesh, parse_shown("ranks(n=1)", ""))
+    assert [shown(0), shown(1)] == [False, True]
+    bench.live.set_program(parse_shown("off", ""))
+    assert [shown(0), shown(1)] == [False, True]  # the mesh has a setting of its own
+    bench.live.set_mesh(bench.mesh, None)
+    assert [shown(0), shown(1)] == [False, False]
+    bench.live.set_program(None)
+    assert [shown(0), shown(1)] == [True, True]
+    with pytest.raises(SelectionError, match="dimension 'gpus'"):
+        bench.live.set_mesh(bench.mesh, parse_shown("ranks(gpus=0)", ""))
+
+
+def test_a_line_waits_only_where_others_may_print_the_same(bench: Bench) -> None:
+    def wait() -> float:
+        bench.reports.output(Output("m", 1, False, [("", "line")]))
+        return bench.lines_shown[-1].wait
+
+    assert wait() == Shown().fold > 0
+    bench.live.set_program(parse_shown("ranks(1)", ""))
+    assert wait() == 0.0
+    bench.live.set_program(parse_shown("fold=off", ""))
+    assert wait() == 0.0
+    bench.live.set_program(None)
+    bench.mesh.prefixed = False
+    assert wait() == 0.0
 
 
 def test_the_last_lines_of_ranks_on_other_machines_are_kept(bench: Bench) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from meshrt.mesh import terminal as terminal_module
+from meshrt.mesh.folding import RankLines
+from meshrt.mesh.shown import parse_shown
 from meshrt.mesh.terminal import Terminal
 from tests.support.screen import Screen
 
@@ -63,6 +66,50 @@ def test_a_stuck_terminal_stops_nobody_and_what_is_left_out_is_counted(monkeypat
     kept = [line for line in lines if line.startswith("line")]
     assert lines[0] == "first" and kept == [f"line {index:03}" for index in range(len(kept))]
     assert lines[-1] == f"meshrt: {500 - len(kept)} lines left out here: see the files in the run directory"
+
+
+def of_rank(rank: int, *lines: str, setting: str = "on", wait: float = 3600.0, err: bool = False) -> RankLines:
+    labelled = [("a", line) for line in lines]
+    return RankLines("m", rank, err, labelled, f"n={rank}", parse_shown(setting, ""), "", time.monotonic(), True, wait)
+
+
+def test_equal_lines_of_ranks_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
+    terminal = Terminal()
+    for rank in range(3):
+        terminal.lines(of_rank(rank, "same", f"own {rank}"))
+    assert out.text == ""
+    terminal.flush(20)
+    assert out.text == "[a 0-2] same\n[a n=0] own 0\n[a n=1] own 1\n[a n=2] own 2\n"
+    terminal.lines(of_rank(0, "alone", wait=0.0))
+    out.wait_for("[a n=0] alone\n")
+    terminal.lines(of_rank(1, "a while", wait=0.01))
+    out.wait_for("[a n=1] a while\n")
+    terminal.lines(of_rank(1, "the last"))
+    terminal.close()
+    assert out.text.endswith("[a n=1] the last\n")
+
+
+def test_lines_do_not_wait_when_something_else_is_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = Screen.instead_of("stdout", monkeypatch), Screen.instead_of("stderr", monkeypatch)
+    monkeypatch.setattr(sys, "stderr", out)
+    terminal = Terminal()
+    terminal.lines(of_rank(0, "printed before"))
+    terminal.announce("rank 0 has stopped")
+    out.wait_for("stopped\n")
+    assert out.text == "[a n=0] printed before\nmeshrt: rank 0 has stopped\n" and not err.text
+    terminal.close()
+
+
+def test_what_a_limit_leaves_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = Screen.instead_of("stdout", monkeypatch), Screen.instead_of("stderr", monkeypatch)
+    terminal = Terminal("meshrt logs 1234")
+    terminal.lines(of_rank(0, *map(str, range(100)), setting="limit=3", wait=0.0))
+    err.wait_for("meshrt: ... 97 lines left out; they are in the files (meshrt logs 1234)\n")
+    terminal.lines(of_rank(0, *map(str, range(100, 105)), setting="limit=3", wait=0.0))
+    terminal.close()
+    assert out.text.split("\n") == [*(f"[a n=0] {number}" for number in (0, 1, 2, 100, 101, 102)), ""]
+    assert "meshrt: ... 2 lines left out" in err.text
 
 
 def test_a_line_of_the_scripts_is_not_cut_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,167 @@
+"""What is shown live of the output of ranks: the setting, and its text. One grammar for all places that take it.
+
+::
+
+    setting = "on" | "off" | option { option }             ("," or a blank between two options)
+    option  = "ranks(" selection ")"                       only the output of these ranks (docs/grammar.md)
+            | "fold=" ( seconds | "off" )                  wait so long for equal lines of other ranks, show them once
+            | "limit=" ( lines | "off" )                   at most so many lines a second
+
+An option that is left out is as in "on". Nothing of it is about the log files: they have everything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshrt.errors import SelectionError, UsageError
+
+if TYPE_CHECKING:
+    from meshrt.selection import Selection, Shape
+
+__all__ = ["LOGS", "Shown", "parse_shown", "shown_at_start"]
+
+#: The environment variable.
+LOGS = "MESHRT_LOGS"
+#: Seconds that a line waits for equal ones: a person sees no delay, and ranks that run the same code print within it.
+_FOLD = 0.1
+_FOLD_MAX = 60.0
+_LIMIT_MAX = 1_000_000
+_EXPECTED = (
+    "expected 'on', 'off', or options such as 'ranks(0) fold=0.5 limit=100': ranks(...) is a selection, "
+    "fold= is seconds or off, limit= is lines a second or off"
+)
+_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_WORD = re.compile(r"[^\s,]+")
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A setting that was parsed.
+
+    Attributes:
+        text: As it was given.
+        nothing: It is "off".
+        ranks: Which ones; None: all.
+        fold: Seconds that a line waits for equal lines of other ranks; 0: equal lines are not shown as one.
+        limit: Lines a second; 0: any number.
+    """
+
+    text: str = "on"
+    nothing: bool = False
+    ranks: Selection | None = None
+    fold: float = _FOLD
+    limit: int = 0
+
+    def members(self, shape: Shape, *, strict: bool = False) -> frozenset[int]:
+        """Return the base ranks of a mesh that are shown.
+
+        Args:
+            shape: The mesh.
+            strict: The setting is for this mesh alone. One for the program shows none of a mesh that has no such rank,
+                and all of a mesh that has no such dimension.
+        Raises:
+            SelectionError: With ``strict``, the mesh has no such rank or dimension.
+        """
+        if self.nothing:
+            return frozenset()
+        if self.ranks is None:
+            return frozenset(shape.ranks())
+        from meshrt.selection import dimensions_of, resolve  # start-up: only where ranks are selected
+
+        if not strict and not dimensions_of(self.ranks) <= set(shape.labels):
+            return frozenset(shape.ranks())
+        try:
+            return frozenset(resolve(self.ranks, shape))
+        except SelectionError:
+            if strict:
+                raise
+            return frozenset()
+
+
+def parse_shown(text: object, whose: str) -> Shown:
+    """Return the setting that a text means.
+
+    Args:
+        whose: Where it is from, for the error: ``"logs="``, ``"MESHRT_LOGS="``.
+    Raises:
+        UsageError: It is not in the grammar. The message says what was expected.
+    """
+    if not isinstance(text, str):
+        raise _refused(whose, text, f"a {type(text).__name__} is no setting")
+    stripped = text.strip()
+    if stripped in ("on", "off"):
+        return Shown(stripped, nothing=stripped == "off")
+    shown = Shown(stripped)
+    seen: set[str] = set()
+    position = _skip(text, 0)
+    while position < len(text):
+        if text.startswith("ranks(", position):
+            name = "ranks"
+            selection, position = _selection(text, position, whose)
+            shown = replace(shown, ranks=selection)
+        else:
+            found = _WORD.match(text, position)
+            word = "" if found is None else found[0]
+            name, _, value = word.partition("=")
+            shown = _with_option(shown, name, value, word, whose, text)
+            position += len(word)
+        if name in seen:
+            raise _refused(whose, text, f"{name} is given twice")
+        seen.add(name)
+        position = _skip(text, position)
+    if not seen:
+        raise _refused(whose, text, "it is empty")
+    return shown
+
+
+def shown_at_start() -> Shown:
+    """Return the setting that a program begins with. Raises UsageError: the environment variable has an invalid one."""
+    text = os.environ.get(LOGS, "")
+    return parse_shown(text, f"{LOGS}=") if text else Shown()
+
+
+def _skip(text: str, position: int) -> int:
+    found = _BETWEEN.match(text, position)
+    return position if found is None else found.end()
+
+
+def _selection(text: str, position: int, whose: str) -> tuple[Selection, int]:
+    from meshrt.selection import names_states, parse_prefix  # start-up: only where ranks are selected
+
+    try:
+        _, end = parse_prefix(text, position)
+        parsed, _ = parse_prefix(text[position:end])  # what an error shows later is the selection alone
+        known = not names_states(parsed)
+    except SelectionError as error:
+        raise UsageError(f"{whose}{text!r}: {error}") from None
+    if not known:
+        raise _refused(whose, text, "a selection of output names ranks and dimensions, not what ranks do")
+    return parsed, end
+
+
+def _with_option(shown: Shown, name: str, value: str, word: str, whose: str, text: str) -> Shown:
+    if name == "fold" and value == "off":
+        return replace(shown, fold=0.0)
+    if name == "fold" and _NUMBER.fullmatch(value) and float(value) <= _FOLD_MAX:
+        return replace(shown, fold=float(value))
+    if name == "fold":
+        raise _refused(whose, text, f"{word!r}: a time to wait is a number of seconds up to {_FOLD_MAX:g}, or off")
+    if name == "limit" and value == "off":
+        return replace(shown, limit=0)
+    if name == "limit" and _COUNT.fullmatch(value) and 0 < int(value) <= _LIMIT_MAX:
+        return replace(shown, limit=int(value))
+    if name == "limit":
+        raise _refused(whose, text, f"{word!r}: a limit is a number of lines from 1 to {_LIMIT_MAX}, or off")
+    if word in ("on", "off"):
+        raise _refused(whose, text, f"{word!r} cannot be combined with options")
+    raise _refused(whose, text, f"{word!r} is no option")
+
+
+def _refused(whose: str, text: object, why: str) -> UsageError:
+    return UsageError(f"{whose}{text!r}: {why}; {_EXPECTED}")
