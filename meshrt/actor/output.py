@@ -7,7 +7,7 @@ import os
 import threading
 
 from meshrt.actor.context import current_call
-from meshrt.host.output import LINE_MAX, MARK
+from meshrt.host.output import LINE_MAX, MARK, RECORD_MARK
 
 __all__ = ["LineOutput", "install_output"]
 
@@ -69,6 +69,18 @@ class LineOutput(io.RawIOBase):
             if self._open is not None:
                 self._emit(self._open, b"\n")
 
+    def keep(self, text: str) -> None:
+        """Write lines that are for the log file alone, and not for the terminal."""
+        most = LINE_MAX - len(RECORD_MARK)  # a longer one would be cut, and its second part have no mark
+        lines = text.encode(errors="backslashreplace").split(b"\n")
+        pieces = [line[at : at + most] for line in lines for at in range(0, max(1, len(line)), most)]
+        data = b"".join(RECORD_MARK + piece + b"\n" for piece in pieces)
+        with self._lock:
+            if self._open is not None:
+                data = b"\n" + data
+                self._open = None
+            self._write(data)
+
     def renew_lock(self) -> None:
         """In a forked child: another thread may have held the lock."""
         self._lock = threading.RLock()
@@ -83,8 +95,11 @@ class LineOutput(io.RawIOBase):
         if self._open is not None and not goes_on:
             text = b"\n" + text
         self._open = None if text.endswith(b"\n") else thread
-        while text:
-            text = text[os.write(self._fd, text) :]
+        self._write(text)
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._fd, data) :]
 
 
 def install_output() -> tuple[LineOutput, LineOutput]:

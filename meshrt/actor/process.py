@@ -41,6 +41,7 @@ from meshrt.actor.faults import Supervise, failed_inits, lost_ranks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
+from meshrt.actor.records import RankRecords
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import UNRAISABLE, ActorState, Body, EndpointCall, Wait, Workload
@@ -81,6 +82,7 @@ from meshrt.wire.operations import (
     FilePart,
     Held,
     Hold,
+    LogLevels,
     Relayed,
     RelayTo,
     Restarted,
@@ -146,6 +148,7 @@ class RankProcess:
         self._exit: BaseException | None = None
         self._interpreter_exit = InterpreterExit()
         self._outputs: Sequence[LineOutput] = ()
+        self._records = RankRecords(self.report, self._keep_line)
         self._plumbing = plumbing
         self.host = self._make_host()
         self.control = ControlThread(
@@ -165,6 +168,7 @@ class RankProcess:
         self.serve(Hold, self._on_hold)
         self.serve(Cut, self._on_cut)
         self.serve(Stopped, self._on_stopped)
+        self.serve(LogLevels, self._records.set_levels)
         self.serve(ReadEndpoints, self._read_endpoints)
         self.serve_later(Supervise, supervising.ask)
         self.serve_later(EndActor, self.host.end)
@@ -335,6 +339,7 @@ class RankProcess:
         """A fork of user code must not hold the sockets of this rank: their end would not be seen."""
         for raw in self._outputs:
             raw.renew_lock()
+        self._records.uninstall()
         with contextlib.suppress(OSError):
             self.host.abandon()
             self._plumbing.control.close()
@@ -502,6 +507,12 @@ class RankProcess:
     def typed(self, begins: bool) -> None:
         """Begin, or end, a line that a user has typed, on the calling thread."""
         self.runtime.driver.clock.typed(begins)
+
+    def _keep_line(self, text: str) -> None:
+        """Write a text to the log file of this rank alone."""
+        for raw in self._outputs[1:]:
+            with contextlib.suppress(OSError):
+                raw.keep(text)
 
     def flush_output(self) -> None:
         """Flush the output of user code."""

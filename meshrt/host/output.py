@@ -15,20 +15,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from meshrt.escapes import latest_state
 from meshrt.host.logspace import FILE_MAX, LogSpace
 from meshrt.transport.writing import open_private
 
-__all__ = ["LINE_MAX", "MARK", "LastLines", "Log", "RankLog", "Stream", "unmarked"]
+__all__ = ["LINE_MAX", "MARK", "RECORD_MARK", "LastLines", "Lines", "Log", "RankLog", "Stream", "unmarked"]
 
 #: A longer line is cut into pieces.
 LINE_MAX = 16 << 10
 #: Marks a line of another actor than the rank's first one: MARK + actor name + MARK at its start.
 MARK = b"\x1e"
+#: Marks a line that is for the file alone: of a log record, which the script is sent as well.
+RECORD_MARK = MARK + b"+" + MARK
 #: Such a line. Other text between two marks is not a name, and could be taken for another line.
-_MARKED = re.compile(MARK + rb"([A-Za-z_][A-Za-z0-9_-]{0,63})" + MARK)
+_MARKED = re.compile(MARK + rb"(\+|[A-Za-z_][A-Za-z0-9_-]{0,63})" + MARK)
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
 #: Seconds after which the current state of a line that is written over again and again (a progress bar) is sent.
@@ -85,10 +87,10 @@ class RankLog:
 
     def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
         """Write lines to the file; see `Log`."""
-        lines, data = unmarked(pieces)
-        self.tail.extend(text for _, text in lines)
-        self.write(data)
-        return lines
+        lines = unmarked(pieces)
+        self.tail.extend(lines.texts)
+        self.write(lines.data)
+        return lines.shown
 
     def write(self, data: bytes) -> None:
         """Append to the file. A full disk affects the log, never the program; it is reported once."""
@@ -195,17 +197,34 @@ class Stream:
         return self._log.take(rest, self.err)
 
 
-def unmarked(pieces: Sequence[bytes]) -> tuple[list[tuple[str, str]], bytes]:
-    """Return lines as a terminal shows them, each with its actor (or ""), and all of them as a file has them."""
-    lines = []
+class Lines(NamedTuple):
+    """Lines without their marks.
+
+    Attributes:
+        shown: Those for the terminal, as it shows them, each with its actor (or "").
+        texts: All of them, as a terminal shows them.
+        data: All of them, as a file has them.
+    """
+
+    shown: list[tuple[str, str]]
+    texts: list[str]
+    data: bytes
+
+
+def unmarked(pieces: Sequence[bytes]) -> Lines:
+    """Return what lines with marks are."""
+    lines = Lines([], [], b"")
     plain = []
     for piece in pieces:
         actor = ""
         if (marked := _MARKED.match(piece)) is not None:
             actor, piece = marked[1].decode(), piece[marked.end() :]
         plain.append(piece + b"\n")
-        lines.append((actor, latest_state(piece.decode(errors="replace"))))
-    return lines, b"".join(plain)
+        text = latest_state(piece.decode(errors="replace"))
+        lines.texts.append(text)
+        if actor != "+":
+            lines.shown.append((actor, text))
+    return lines._replace(data=b"".join(plain))
 
 
 def _parts(line: bytes) -> list[bytes]:

@@ -136,7 +136,7 @@ class SentLog:
     def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
         """Take lines; returns those to be shown: none, the root shows what it writes."""
         if pieces:
-            self.tail.extend(text for _, text in unmarked(pieces[-LastLines.COUNT :])[0])
+            self.tail.extend(unmarked(pieces[-LastLines.COUNT :]).texts)
             self._queue.add(self._address, err, b"".join(piece + b"\n" for piece in pieces))
         return []
 

@@ -72,21 +72,21 @@ class AgentReports:
             texts = [line for _, line in output.lines] if kept is None else kept
             lines.extend(line[:_LINE_MAX] for line in texts[-_LINES:])
         if output.lines:
-            self._show(record, output)
+            first = next(iter(record.actors_of(rank, stopped=True)), record.name)
+            self.show(record, rank, output.err, [(actor or first, line) for actor, line in output.lines])
 
-    def _show(self, record: MeshRecord, output: Output) -> None:
-        rank = output.rank
+    def show(self, record: MeshRecord, rank: int, err: bool, lines: Sequence[tuple[str, str]]) -> None:
+        """Show lines of a rank, each with the actor that it is from, as far as that is wanted. Any thread."""
         live = self._live.of(record)
         if rank not in live.ranks:
             return
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-        first = next(iter(record.actors_of(rank, stopped=True)), record.name)
         self._terminal.lines(
             RankLines(
                 record.mesh_id,
                 rank,
-                output.err,
-                [(actor or first, line) for actor, line in output.lines],
+                err,
+                lines,
                 coords,
                 live.shown,
                 live.scope,

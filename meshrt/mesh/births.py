@@ -15,7 +15,7 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.process import INCARNATION
 from meshrt.wire.control import LENGTH_MAX, control_frame
 from meshrt.wire.frames import CONTROL_MAX
-from meshrt.wire.operations import Stopped
+from meshrt.wire.operations import LogLevels, Stopped
 from meshrt.wire.tree import Spawn
 
 __all__ = ["Births", "spawn_frames"]
@@ -27,15 +27,25 @@ class Births:
     Args:
         at_birth: Functions that return the first operations of each rank (`meshrt.hooks.services.RootServices`).
         restarts: Knows which actors a rank has again.
+        levels: Returns those of the script's loggers. The records of ranks are sent to it, but those of a script that
+            runs on all ranks, which does its own logging.
     """
 
-    def __init__(self, at_birth: Sequence[Callable[[], Sequence[Operation[Data]]]], restarts: Restarts) -> None:
+    def __init__(
+        self,
+        at_birth: Sequence[Callable[[], Sequence[Operation[Data]]]],
+        restarts: Restarts,
+        levels: Callable[[], LogLevels],
+    ) -> None:
         self._at_birth = at_birth
         self._restarts = restarts
+        self._levels = levels
 
     def frames(self, spec: MeshSpec, record: MeshRecord, ranks: Sequence[int]) -> list[bytes]:
         """Return the messages that ask for these ranks of one agent. Raises UsageError: they are too long."""
         operations = [operation for given in self._at_birth for operation in given()]
+        if spec.prefixed:
+            operations.append(self._levels())
         for rank in record.incarnations.keys() & set(ranks):  # one at a time
             again = self._restarts.actors(record.mesh_id, rank)
             gone = [actor for actor, known in record.actors.items() if known.had_by(rank) and actor not in again]

@@ -19,6 +19,7 @@ from meshrt.hooks.table import hooks
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.records import RecordsOfRanks
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.run import Run
 from meshrt.mesh.script import Script
@@ -59,6 +60,7 @@ class Ending:
         overdue: OverdueAgents,
         script: Script,
         agents: HostAgents,
+        records: RecordsOfRanks,
         access: TerminalAccess,
         over: Callable[[], None],
     ) -> None:
@@ -74,6 +76,7 @@ class Ending:
         self._overdue = overdue
         self._script = script
         self._agents = agents
+        self._records = records
         self._access = access
         self._over = over
         self._closed = False
@@ -178,6 +181,7 @@ class Ending:
         self._script.uninstall()
         self._loop.end()
         self._agents.end()
+        self._records.end()
         self._log.end()
         self._terminal.close()
         self._runtime.close()

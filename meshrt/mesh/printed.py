@@ -73,15 +73,16 @@ class PrintedElsewhere:
             agent.send(Kept(printed.cost))
             return
         pieces = printed.data.split(b"\n")[:-1]
-        lines, data = unmarked(pieces)
+        lines = unmarked(pieces)
+        data = lines.data
         if printed.left_out:
             where = f"{record.name} {record.place(printed.rank)}"
             why = f"left out: they came faster than the connection to {agent.host} takes them"
             left_out = f"{counted(printed.left_out, 'line')} of output"
             self._announce(f"{left_out} of {where} {why}")
             data = f"meshrt: {left_out} {why}\n".encode() + data
-        if lines:
-            self._reports.output(Output(printed.mesh, printed.rank, printed.err, lines))
+        if lines.texts:
+            self._reports.output(Output(printed.mesh, printed.rank, printed.err, lines.shown), lines.texts)
         path = log_path(self._directory, record.name, printed.mesh, printed.rank)
         self._add(_Part(agent, path, data, printed.cost, printed.done))
 

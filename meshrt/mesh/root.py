@@ -29,13 +29,15 @@ Stopping        the end of a mesh                                    registry, d
 Lifecycle       births and ends of ranks                             registry, driver, services, supervision, restarts,
                                                                      stopping, loop
 AgentReports    silence and output of ranks                          registry, services, terminal, live logs
+RecordsOfRanks  log records of ranks, for the script's handlers      registry, services, agent reports, terminal
+ScriptLevels    which of them the script wants                       registry, services
 TerminalAccess  the socket and the files that terminals look for     run, loop, services, upkeep
 Relays          ways between machines that do not reach each other   registry, services, run, loop, tree
 HostAgents      the agents: greeted, heard, lost                     run, loop, lifecycle, reports, services, home, ...
 Moving          ranks of lost machines start again elsewhere         loop, agents, lifecycle, services
 Script          how the script ends, and what is printed then        services, driver, terminal, alarm, overdue agents
 Ending          the end of the program; a forked child               every part that has something to end
-Births          what an agent is asked to start                      services, restarts
+Births          what an agent is asked to start                      services, restarts, levels
 Spawning        the start of a mesh                                  agents, lifecycle, stopping, ending, ...
 Singletons      the processes of actors with a name of their own     registry, spawning, stopping
 ScriptOwner     what the handles of the script ask                   spawning, stopping, script, registry, services
@@ -47,6 +49,7 @@ RankRequests    what ranks ask                                       spawning, s
 
     thread meshrt-root      uvloop: host agents, terminals, the driver in the background
     thread meshrt-terminal  writes what ranks print
+    thread meshrt-logging   runs the script's handlers for log records of ranks
 
 ``stop()`` of a mesh ends its ranks; at exit (or with ``shutdown_context()``) everything ends: meshes, agents, threads,
 directory (`meshrt.mesh.program`, `meshrt.mesh.ending`).
@@ -68,9 +71,11 @@ from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.live import LiveLogs
+from meshrt.mesh.loglevels import ScriptLevels
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.moving import Moving
 from meshrt.mesh.ownership import Ownership
+from meshrt.mesh.records import RecordsOfRanks
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.relays import Relays
 from meshrt.mesh.requests import RankRequests
@@ -146,6 +151,9 @@ class Root:
         lifecycle = Lifecycle(registry, driver, services, supervision, restarts, stopping, loop)
         lifecycle.on_rank_gone.append(Ownership(registry, services, stopping).rank_gone)
         reports = AgentReports(registry, services, terminal, live)
+        records = RecordsOfRanks(registry, services, reports, terminal.announce)
+        levels = ScriptLevels(registry, services)
+        upkeep.at_look(levels.look)
         access = TerminalAccess(run, loop, services, upkeep)
         relays = Relays(registry, services, run, loop)
         tree.on_relay.append(relays.to_script)
@@ -171,10 +179,11 @@ class Root:
             overdue,
             script,
             agents,
+            records,
             access,
             lambda: over(self),
         )
-        births = Births(services.at_birth, restarts)
+        births = Births(services.at_birth, restarts, levels.now)
         spawning = Spawning(
             loop,
             agents,

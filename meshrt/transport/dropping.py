@@ -24,6 +24,7 @@ __all__ = ["DROPPABLE", "EVENT_BYTES", "QUESTION_BYTES", "WAIT_BYTES", "Dropped"
 DROPPABLE: Mapping[str, str] = {
     "unhandled": "exceptions that no caller waits for",
     "failure.record": "records of failures",
+    "log": "log records",
     "debug.output": "lines printed at breakpoints",
     "debug.missed": "interrupts that came too late",
 }

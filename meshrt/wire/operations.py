@@ -33,6 +33,8 @@ __all__ = [
     "Held",
     "Hold",
     "Initialized",
+    "LogLevels",
+    "Logged",
     "RelayTo",
     "Relayed",
     "Restarted",
@@ -273,6 +275,37 @@ class FilePart(Report, frozen=True, tag="file.part"):
             yield cls(file, data[start:end], end < len(data))
 
 
+class Logged(Report, frozen=True, tag="log"):
+    """A record of Python's `logging`: its attributes, with the texts that they make.
+
+    Attributes:
+        actor: Where it was logged; "": no actor runs there.
+        error, stack: Traceback of its exception, and its stack, or "".
+        extra: What the caller has added, as far as it is plain.
+    """
+
+    actor: str
+    logger: str
+    level: int
+    level_name: str
+    message: str
+    created: float
+    path: str
+    line: int
+    function: str
+    pid: int
+    thread: int
+    thread_name: str
+    task: str = ""
+    error: str = ""
+    stack: str = ""
+    extra: Mapping[str, str | int | float | bool | None] = {}
+
+    def on_root_clock(self, clock: HostClock) -> Self:
+        """See `Data`."""
+        return msgspec.structs.replace(self, created=clock.date(self.created))
+
+
 class CutOff(Report, frozen=True, tag="cut"):
     """What a rank still does at the end of the grace.
 
@@ -293,6 +326,16 @@ class Hold(Operation[Nothing], frozen=True, tag="hold"):
     """Deadlines are suspended, or resumed."""
 
     held: bool
+
+
+class LogLevels(Operation[Nothing], frozen=True, tag="log-levels"):
+    """The levels of the loggers of the script, from now on: those that have one, by name ("": the root logger).
+
+    A rank that is told them sends log records (`Logged`). ``disabled``: nothing of this level or a lower one is wanted.
+    """
+
+    levels: Mapping[str, int]
+    disabled: int = 0
 
 
 class Cut(Operation[Nothing], frozen=True, tag="cut"):

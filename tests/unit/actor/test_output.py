@@ -10,7 +10,7 @@ import pytest
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.output import LineOutput
-from meshrt.host.output import LINE_MAX, MARK
+from meshrt.host.output import LINE_MAX, MARK, RECORD_MARK
 from meshrt.selection import Shape
 
 
@@ -61,6 +61,18 @@ def test_threads_do_not_mix(rank: Rank) -> None:
     other.join(10)
     rank.out.write(b"line\n")
     assert rank.seen() == b"other line\nmain line\n"
+
+
+def test_lines_for_the_file_alone_are_marked_in_each_part(rank: Rank) -> None:
+    rank.out.write(b"question? ")
+    rank.out.flush()
+    rank.out.keep("one\n\n" + "x" * LINE_MAX)
+    rank.out.write(b"answer\n")
+    begin, *lines = rank.seen().split(b"\n")
+    assert begin == b"question? " and lines[-2:] == [b"answer", b""]
+    assert all(line.startswith(RECORD_MARK) and len(line) <= LINE_MAX for line in lines[:-2])
+    assert b"|".join(line.removeprefix(RECORD_MARK) for line in lines[:3])[:7] == b"one||xx"
+    assert sum(line.count(b"x") for line in lines[:-2]) == LINE_MAX
 
 
 @pytest.mark.parametrize(("actor", "mark"), [("first", b""), ("second", MARK + b"second" + MARK)])

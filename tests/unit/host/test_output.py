@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from meshrt.escapes import coloured, latest_state
 from meshrt.host import logspace
-from meshrt.host.output import LINE_MAX, MARK, RankLog, Stream
+from meshrt.host.output import LINE_MAX, MARK, RECORD_MARK, RankLog, Stream
 
 
 class Pipe:
@@ -74,6 +74,12 @@ def test_a_progress_bar_goes_back_to_its_line_without_a_trace(pipe: Pipe) -> Non
     assert pipe.write(b"\r outer\n\r inner 3/9\x1b[A\n") == [("", " outer"), ("", " inner 3/9")]
     assert pipe.write(b"no carriage return\x1b[A\n") == [("", "no carriage return\x1b[A")]
     assert pipe.write(b"\r done\r\x1b[K\n") == [("", " done")]
+
+
+def test_the_line_of_a_log_record_is_for_the_file_alone(pipe: Pipe, tmp_path: Path) -> None:
+    assert pipe.write(b"one\n" + RECORD_MARK + b"ERROR:x:y\ntwo\n") == [("", "one"), ("", "two")]
+    assert (tmp_path / "rank.log").read_bytes() == b"one\nERROR:x:y\ntwo\n"
+    assert list(pipe.log.tail) == ["one", "ERROR:x:y", "two"]
 
 
 def test_what_is_no_name_between_marks_is_part_of_the_line(pipe: Pipe, tmp_path: Path) -> None:

@@ -16,10 +16,14 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.process import INCARNATION
 from meshrt.wire.control import Catalogue
 from meshrt.wire.frames import control_decoder
-from meshrt.wire.operations import Hold
+from meshrt.wire.operations import Hold, LogLevels
 from meshrt.wire.tree import Spawn
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
+
+
+def _levels() -> LogLevels:
+    return LogLevels({"": 30})
 
 
 def asked(
@@ -86,7 +90,7 @@ def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> No
         mesh.actors[name] = ActorRecord()
         mesh.actors[name].told(rank, here=rank == 0)
     restarts.allow("m", [1], "again", 1, ("", 0))
-    births = Births([lambda: [Hold(True)]], restarts)
+    births = Births([lambda: [Hold(True)]], restarts, _levels)
     spec = MeshSpec.make("", {"n": 2}, {"A": "1"}, None, ())
     answers: list[Spawn] = []
     for incarnation in (0, 2):
@@ -95,9 +99,10 @@ def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> No
     driver.close()
     first, again = answers
     assert (first.mesh, first.ranks, first.common_env, first.env) == ("m", [1], {"A": "1"}, {})
-    assert first.operations == [("hold", {"held": True})]
+    levels = ("log-levels", {"levels": {"": 30}, "disabled": 0})
+    assert first.operations == [("hold", {"held": True}), levels]
     assert again.env == {"1": {INCARNATION: "2"}}
-    assert again.operations == [("hold", {"held": True}), ("stopped", {"actors": ["gone"]})]
+    assert again.operations == [("hold", {"held": True}), levels, ("stopped", {"actors": ["gone"]})]
 
 
 def test_a_device_is_the_place_among_the_ranks_of_the_host() -> None:
@@ -105,8 +110,8 @@ def test_a_device_is_the_place_among_the_ranks_of_the_host() -> None:
     mesh = record(driver, *(FakeAgent(host) for host in "abc"), count=7)
     spec = MeshSpec.make("", {"n": 7}, None, None, (), devices="own")
     mesh.incarnations = {5: 1}  # one that is started again alone keeps its device
-    asked_for = [*spawns(Births([], Restarts()).frames(spec, mesh, range(7)))[0].env.values()]
-    alone = spawns(Births([], Restarts()).frames(spec, mesh, [5]))[0].env
+    asked_for = [*spawns(Births([], Restarts(), _levels).frames(spec, mesh, range(7)))[0].env.values()]
+    alone = spawns(Births([], Restarts(), _levels).frames(spec, mesh, [5]))[0].env
     driver.close()
     assert [env["CUDA_VISIBLE_DEVICES"] for env in asked_for] == ["0", "1", "2", "0", "1", "0", "1"]
     assert [mesh.agent_of[rank].host for rank in range(7)] == ["a", "a", "a", "b", "b", "c", "c"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meshrt.host.output import RECORD_MARK
 from meshrt.mesh.printed import PrintedElsewhere
 from meshrt.transport.directories import log_path
 from meshrt.wire.tree import Kept, Output, Printed
@@ -33,10 +34,15 @@ class Bench:
         self.lines: list[str] = []
         record = SimpleNamespace(name="train", place=lambda rank: f"rank {rank}")
         registry: Any = SimpleNamespace(meshes={"m": record})
-        reports: Any = SimpleNamespace(output=self.shown.append)
+        self.kept: list[str] = []
+        reports: Any = SimpleNamespace(output=self._output)
         self.agent: Any = Agent()
         self.confirmed = self.agent.confirmed
         self.printed = PrintedElsewhere(directory, limit, registry, reports, self.lines.append)
+
+    def _output(self, output: Output, kept: list[str]) -> None:
+        self.shown.append(output)
+        self.kept += kept
 
     def text(self, rank: int = 0) -> str:
         return log_path(self.directory, "train", "m", rank).read_text()
@@ -93,3 +99,10 @@ def test_the_files_have_the_limit_of_those_of_a_local_agent(tmp_path: Path) -> N
     kept = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert kept <= 1 << 20 and "0199" in bench.text(1)
     assert any("MESHRT_LOGS_LIMIT" in line for line in bench.lines)
+
+
+def test_the_line_of_a_log_record_is_kept_and_not_shown(bench: Bench) -> None:
+    bench.take(Printed("m", 0, True, RECORD_MARK + b"ERROR:x:y\nprinted\n"))
+    wait_until(lambda: bench.confirmed, 20)
+    assert bench.text(0) == "ERROR:x:y\nprinted\n" and bench.kept == ["ERROR:x:y", "printed"]
+    assert bench.shown == [Output("m", 0, True, [("", "printed")])]

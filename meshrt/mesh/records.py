@@ -1,0 +1,212 @@
+"""Log records of ranks in the script: handled by its own loggers and handlers, on a thread of their own.
+
+A handler may take its time, or wait for a lock that a thread of the script has: the root's loop does not wait for it.
+What it does not take in time waits in memory up to a limit; beyond that, records are dropped and counted. The log files
+of the ranks have them.
+
+Where the script has no handler for a record, it is shown as what the rank prints, from the level WARNING on: that is
+what Python does with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from meshrt.mesh.agent_reports import AgentReports
+from meshrt.mesh.record import MeshRecord
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.services import Services
+from meshrt.mesh.terminal import TerminalLog
+from meshrt.transport.dropping import Dropped
+from meshrt.wire.control import Address
+from meshrt.wire.operations import Logged
+
+__all__ = ["RecordsOfRanks"]
+
+#: Bytes that may wait for the script's handlers, and what a record costs beside its texts.
+_LIMIT = 8 << 20
+_COST = 2000
+#: Seconds that the end of the program waits for them.
+_PATIENCE = 2.0
+
+
+class _Waiting(NamedTuple):
+    """A record that is to be handled.
+
+    Attributes:
+        label: Who it is from, as in front of what the rank prints.
+        coords: ... and where.
+    """
+
+    mesh: MeshRecord
+    rank: int
+    label: str
+    coords: str
+    logged: Logged
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return _COST + len(self.logged.message) + len(self.logged.error) + len(self.logged.stack)
+
+
+class RecordsOfRanks:
+    """Takes them on the root's loop.
+
+    Args:
+        registry, services, reports: Those of the root.
+        announce: Prints a line. Any thread.
+    """
+
+    def __init__(
+        self, registry: Registry, services: Services, reports: AgentReports, announce: Callable[[str], None]
+    ) -> None:
+        self._registry = registry
+        self._reports = reports
+        self._announce = announce
+        self._condition = threading.Condition()
+        self._waiting: deque[_Waiting] = deque()
+        self._size = 0
+        self._busy = False
+        self._over = False
+        #: By mesh id and base rank.
+        self._dropped: dict[Address, Dropped] = {}
+        self._failed = False
+        self._thread: threading.Thread | None = None
+        services.on_report(Logged, self._logged)
+
+    def _logged(self, mesh_id: str, rank: int, logged: Logged) -> None:
+        """A rank has logged something."""
+        record = self._registry.meshes.get(mesh_id)
+        if record is None:
+            return
+        label = logged.actor or next(iter(record.actors_of(rank, stopped=True)), record.name)
+        coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
+        waiting = _Waiting(record, rank, label, coords, logged)
+        with self._condition:
+            if self._size > _LIMIT:
+                self._dropped.setdefault((mesh_id, rank), Dropped()).note(Logged.name())
+                return
+            self._waiting.append(waiting)
+            self._size += waiting.size
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="meshrt-logging", daemon=True)
+                self._thread.start()
+            self._condition.notify_all()
+
+    def end(self) -> None:
+        """Have those that wait handled, and end the thread. After the loop."""
+        thread = self._thread
+        if thread is None:
+            return
+        deadline = time.monotonic() + _PATIENCE
+        with self._condition:
+            self._over = True
+            self._condition.notify_all()
+            while (self._waiting or self._busy) and time.monotonic() < deadline:
+                self._condition.wait(deadline - time.monotonic())
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._busy = False
+                self._condition.notify_all()
+                while not self._waiting and not self._over:
+                    self._condition.wait()
+                if not self._waiting:
+                    return
+                waiting = self._waiting.popleft()
+                self._size -= waiting.size
+                dropped: dict[Address, Dropped] = {}
+                if not self._waiting:
+                    dropped, self._dropped = self._dropped, {}
+                self._busy = True
+            try:
+                self._handle(waiting)
+            except Exception as error:
+                # A filter of the script: `logging` itself catches what handlers raise.
+                if not self._failed:
+                    self._announce(f"a log record of a rank was not handled: {type(error).__name__}: {error}")
+                self._failed = True
+            if dropped:
+                self._reports.dropped([(*address, counts.take()) for address, counts in dropped.items()])
+
+    def _handle(self, waiting: _Waiting) -> None:
+        level = waiting.logged.level
+        logger = _logger(waiting.logged.logger)
+        if not logger.isEnabledFor(level):
+            return
+        record = _record(waiting)
+        if _has_handlers(logger):
+            logger.handle(record)
+            return
+        last = logging.lastResort
+        if last is not None and level >= last.level and not logger.disabled and logger.filter(record):
+            text = logging.Formatter().format(record)
+            self._reports.show(waiting.mesh, waiting.rank, True, [(waiting.label, line) for line in text.split("\n")])
+
+
+def _logger(name: str) -> logging.Logger:
+    """Return the logger of the script that has this name, or the nearest one above it.
+
+    A logger that the script does not have has no handler and no level either. It is not made: ranks may have many.
+    """
+    known = logging.root.manager.loggerDict
+    while name:
+        logger = known.get(name)
+        if isinstance(logger, logging.Logger):
+            return logger
+        name = name.rpartition(".")[0]
+    return logging.root
+
+
+def _has_handlers(logger: logging.Logger) -> bool:
+    at: logging.Logger | None = logger
+    while at is not None:
+        if any(not isinstance(handler, TerminalLog) for handler in at.handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False
+
+
+def _record(waiting: _Waiting) -> logging.LogRecord:
+    """Return the record, as if the script had logged it, but for what says where it comes from."""
+    logged = waiting.logged
+    file = os.path.basename(logged.path)
+    attributes: dict[str, object] = {
+        **logged.extra,
+        "name": logged.logger,
+        "msg": logged.message,
+        "args": None,
+        "levelno": logged.level,
+        "levelname": logged.level_name,
+        "pathname": logged.path,
+        "filename": file,
+        "module": os.path.splitext(file)[0],
+        "lineno": logged.line,
+        "funcName": logged.function,
+        "created": logged.created,
+        "msecs": int(logged.created % 1 * 1000) + 0.0,
+        "thread": logged.thread,
+        "threadName": logged.thread_name,
+        "process": logged.pid,
+        "processName": " ".join(filter(None, (waiting.label, waiting.coords))),
+        "taskName": logged.task or None,
+        "exc_info": None,
+        "exc_text": logged.error or None,
+        "stack_info": logged.stack or None,
+        "rank": waiting.rank,
+        "mesh": waiting.mesh.name,
+        "actor": waiting.label,
+        "point": waiting.mesh.shape.extent.point(waiting.rank),
+    }
+    return logging.makeLogRecord(attributes)

@@ -1,0 +1,168 @@
+"""Records of ranks, as the script's loggers get them; a handler that waits stops nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meshrt.mesh import records as module
+from meshrt.mesh.loglevels import ScriptLevels
+from meshrt.mesh.record import MeshRecord
+from meshrt.mesh.records import RecordsOfRanks
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.terminal import TerminalLog
+from meshrt.transport.driver import Driver
+from meshrt.wire.operations import Logged, LogLevels
+from tests.support.waiting import wait_until
+from tests.unit.mesh.root_fakes import FakeAgent, record
+from tests.unit.transport.fake_rank import SECRET, FakeTree
+
+NAME = "tests.unit.script"
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.driver = Driver(SECRET, FakeTree())
+        self.registry = Registry()
+        self.registry.add(record(self.driver, FakeAgent()))
+        self.handlers: dict[str, Any] = {}
+        self.announced: list[str] = []
+        self.shown: list[tuple[int, bool, list[tuple[str, str]]]] = []
+        self.counts: list[Any] = []
+        self.told: list[tuple[str, int, object]] = []
+        services: Any = SimpleNamespace(on_report=self._on_report, tell_rank=lambda *told: self.told.append(told))
+        reports: Any = SimpleNamespace(show=self._show, dropped=self.counts.extend)
+        self.records = RecordsOfRanks(self.registry, services, reports, self.announced.append)
+        self.levels = ScriptLevels(self.registry, services)
+        self.logger = logging.getLogger(NAME)
+
+    def _on_report(self, report: type[Logged], handler: Any) -> None:
+        self.handlers[report.name()] = handler
+
+    def _show(self, _mesh: MeshRecord, rank: int, err: bool, lines: Sequence[tuple[str, str]]) -> None:
+        self.shown.append((rank, err, list(lines)))
+
+    def log(self, text: str, level: int = logging.WARNING, name: str = NAME, rank: int = 1, mesh: str = "m") -> None:
+        logged = Logged("", name, level, "L", text, 1.5, "/a/x.py", 7, "f", 1, 1, "MainThread", error="Error: y")
+        self.handlers["log"](mesh, rank, logged)
+
+
+class Taking(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[logging.LogRecord] = []
+        self.go_on = threading.Event()
+        self.begun = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.begun.set()
+        self.go_on.wait(20)
+        self.found.append(record)
+
+
+@contextlib.contextmanager
+def a_bench() -> Iterator[Bench]:
+    """In the test itself: pytest adds handlers of its own after the fixtures."""
+    handlers = logging.root.handlers
+    logging.root.handlers = []
+    made = Bench()
+    try:
+        yield made
+    finally:
+        made.records.end()
+        made.logger.handlers.clear()
+        made.logger.setLevel(logging.NOTSET)
+        made.driver.close()
+        logging.root.handlers = handlers
+
+
+def test_a_record_is_handled_as_one_of_the_script() -> None:
+    with a_bench() as bench:
+        handler = Taking()
+        handler.go_on.set()
+        bench.logger.addHandler(handler)
+        bench.log("below", logging.INFO)
+        bench.log("text", name=f"{NAME}.unknown")
+        bench.log("forgotten", mesh="gone")
+        bench.records.end()
+        (found,) = handler.found
+        assert (found.name, found.getMessage(), found.module, found.lineno) == (f"{NAME}.unknown", "text", "x", 7)
+        assert (vars(found)["rank"], vars(found)["mesh"], found.processName, found.msecs) == (1, "m", "m n=1", 500.0)
+        assert logging.Formatter().format(found) == "text\nError: y" and bench.shown == []
+        assert f"{NAME}.unknown" not in logging.root.manager.loggerDict
+
+
+def test_without_a_handler_it_is_shown_as_a_line_of_the_rank() -> None:
+    with a_bench() as bench:
+        terminal_log = TerminalLog(bench.announced.append)
+        terminal_log.begin()
+        try:
+            bench.log("two\nlines")
+            bench.log("of the runtime", name="meshrt")
+            bench.logger.setLevel(logging.DEBUG)
+            bench.log("Python would not print it", logging.INFO)
+            bench.records.end()
+        finally:
+            terminal_log.end()
+        assert bench.shown == [
+            (1, True, [("m", "two"), ("m", "lines"), ("m", "Error: y")]),
+            (1, True, [("m", "of the runtime"), ("m", "Error: y")]),
+        ]
+        assert bench.announced == []
+
+
+def test_a_handler_that_does_not_come_back_costs_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_bench() as bench:
+        monkeypatch.setattr(module, "_LIMIT", 50_000)
+        handler = Taking()
+        bench.logger.addHandler(handler)
+        bench.log("first")
+        assert handler.begun.wait(20)
+        for _ in range(1000):
+            bench.log("flood")
+        handler.go_on.set()
+        wait_until(lambda: bench.counts, 20)
+        bench.records.end()
+        assert len(handler.found) < 40
+        assert bench.counts == [("m", 1, {"log": 1001 - len(handler.found)})]
+
+
+def test_a_filter_that_raises_is_told_once() -> None:
+    with a_bench() as bench:
+
+        def broken(_record: logging.LogRecord) -> bool:
+            raise ValueError("a bad filter")
+
+        bench.logger.addHandler(Taking())
+        bench.logger.addFilter(broken)
+        bench.log("one")
+        bench.log("two")
+        bench.records.end()
+        bench.logger.removeFilter(broken)
+        assert bench.announced == ["a log record of a rank was not handled: ValueError: a bad filter"]
+
+
+def test_ranks_are_told_of_levels_that_have_changed() -> None:
+    with a_bench() as bench:
+        bench.levels.look()
+        bench.told.clear()
+        bench.levels.look()
+        assert bench.told == []
+        bench.logger.setLevel(logging.DEBUG)
+        assert bench.levels.now().levels[NAME] == logging.DEBUG
+        bench.levels.look()
+        assert [told[:2] for told in bench.told] == [("m", 0), ("m", 1)]
+        levels = bench.told[0][2]
+        assert isinstance(levels, LogLevels) and levels.levels[NAME] == logging.DEBUG
+        bench.told.clear()
+        bench.logger.setLevel(logging.INFO)
+        bench.levels.now()  # a mesh begins with this level
+        bench.logger.setLevel(logging.DEBUG)
+        bench.levels.look()
+        assert len(bench.told) == 2
