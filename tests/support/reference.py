@@ -40,6 +40,7 @@ GROUPS = (
             "concurrent_endpoint": "",
             "ActorMesh": "endpoint get stop name",
             "this_proc": "",
+            "logs": "",
             "shutdown_context": "",
         },
     ),
