@@ -72,11 +72,10 @@ if TYPE_CHECKING:
     from meshrt.mesh.actor_mesh import Endpoint
     from meshrt.mesh.channels import Channel, PortReceiver
     from meshrt.mesh.future import Future
-    from meshrt.mesh.logs import logs
     from meshrt.mesh.nursery import Nursery, nursery
     from meshrt.mesh.own_ranks import this_proc
     from meshrt.mesh.ports import Port
-    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, proc_mesh, this_host
+    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, logs, proc_mesh, this_host
     from meshrt.mesh.program import shutdown_context
     from meshrt.mesh.restarts import Restart
     from meshrt.mesh.several import Accumulator, as_completed, gather, wait
@@ -127,7 +126,7 @@ _HOME = {
     "get_singleton": "meshrt.mesh.singleton",
     "host_mesh": "meshrt.mesh.proc_mesh",
     "join": "meshrt.spmd.join",
-    "logs": "meshrt.mesh.logs",
+    "logs": "meshrt.mesh.proc_mesh",
     "memory": "meshrt.memory",
     "nursery": "meshrt.mesh.nursery",
     "proc_mesh": "meshrt.mesh.proc_mesh",

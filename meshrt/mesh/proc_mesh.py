@@ -21,6 +21,7 @@ from meshrt.mesh.hosts import Hosts, first_ranks, grace_of
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.sending import pack_init, send_init
+from meshrt.mesh.shown import parse_shown
 from meshrt.mesh.spec import (
     Devices,
     MeshSpec,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
     from meshrt.mesh.handle import ActorMesh as Handle
 
-__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "proc_mesh", "this_host"]
+__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "logs", "proc_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
 P = ParamSpec("P")
@@ -145,6 +146,33 @@ def host_mesh(hosts: int, engine: Engine | str | None = None) -> HostMesh:
         raise UsageError(f"hosts={hosts!r}: expected how many there are, an integer of 1 or more")
     placed_by = None if engine is None else engine_of(engine)
     return HostMesh(start_mesh, Shape.from_extent({"hosts": hosts}), Hosts(placed_by, hosts))
+
+
+def logs(shown: str | None, mesh: ProcMesh | ActorMesh[Actor] | None = None) -> None:
+    """Change what the terminal shows of the output of ranks. The log files have all of it in any case.
+
+    ``"on"``: all, equal lines of ranks once; ``"off"``: nothing. Or options: ``"ranks(0)"``, a selection;
+    ``"fold=0.5"``, the seconds that a line waits for equal ones of other ranks (``fold=off``: none); ``"limit=100"``,
+    lines a second. An option that is left out is as in ``"on"``.
+
+    Args:
+        shown: The setting. None: what holds otherwise: for a mesh the setting of the program, for the program
+            ``MESHRT_LOGS``.
+        mesh: The mesh that it is for: all of its ranks, or an actor on them. None: all meshes without a setting of
+            their own.
+    Raises:
+        UsageError: The setting is invalid; this is a rank; the mesh is a slice, or was made by another process.
+        SelectionError: The mesh has no such ranks.
+    """
+    setting = None if shown is None else parse_shown(shown, "logs: ")
+    if mesh is None:
+        owner_for_new().show(setting, "")
+        return
+    if not isinstance(mesh, ProcMesh | ActorMesh):
+        raise UsageError(f"logs: mesh= is a mesh of processes, or of actors, not {type(mesh).__name__}")
+    mesh_id = mesh._target.mesh_id if isinstance(mesh, ActorMesh) else mesh.mesh_id
+    owner = owner_for_old(mesh_id, mesh.name)
+    owner.show(setting, mesh_id, mesh._shape)
 
 
 def start_mesh(spec: MeshSpec, hosts: Hosts) -> ProcMesh:

@@ -1,4 +1,4 @@
-"""Log records of ranks in the script: handled by its own loggers and handlers, on a thread of their own.
+"""Log records of ranks in the script: handled by its own loggers and handlers, on a thread of their own; its levels.
 
 A handler may take its time, or wait for a lock that a thread of the script has: the root's loop does not wait for it.
 What it does not take in time waits in memory up to a limit; beyond that, records are dropped and counted. The log files
@@ -25,15 +25,18 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import TerminalLog
 from meshrt.transport.dropping import Dropped
 from meshrt.wire.control import Address
-from meshrt.wire.operations import Logged
+from meshrt.wire.operations import Logged, LogLevels
 
-__all__ = ["RecordsOfRanks"]
+__all__ = ["RecordsOfRanks", "ScriptLevels"]
 
 #: Bytes that may wait for the script's handlers, and what a record costs beside its texts.
 _LIMIT = 8 << 20
 _COST = 2000
 #: Seconds that the end of the program waits for them.
 _PATIENCE = 2.0
+#: So many loggers with a level of their own are told of, with names of so many characters.
+_LOGGERS = 1000
+_NAME_MAX = 200
 
 
 class _Waiting(NamedTuple):
@@ -210,3 +213,45 @@ def _record(waiting: _Waiting) -> logging.LogRecord:
         "point": waiting.mesh.shape.extent.point(waiting.rank),
     }
     return logging.makeLogRecord(attributes)
+
+
+class ScriptLevels:
+    """Compares the levels with those that ranks were told. Python tells nobody of a change.
+
+    Args:
+        registry, services: Those of the root.
+    """
+
+    def __init__(self, registry: Registry, services: Services) -> None:
+        self._registry = registry
+        self._services = services
+        self._told = LogLevels({})
+        #: A mesh has been told others.
+        self._differs = False
+
+    def now(self) -> LogLevels:
+        """Return the levels for new ranks. Any thread."""
+        levels = _levels()
+        if levels != self._told:
+            self._differs = True
+        return levels
+
+    def look(self) -> None:
+        """Tell ranks if something has changed. On the loop, once a second."""
+        levels = _levels()
+        if levels == self._told and not self._differs:
+            return
+        self._told, self._differs = levels, False
+        for record in self._registry.running():
+            if record.prefixed:
+                for rank in record.alive():
+                    self._services.tell_rank(record.mesh_id, rank, levels)
+
+
+def _levels() -> LogLevels:
+    manager = logging.root.manager
+    found = {"": logging.root.level}
+    for name, logger in list(manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and logger.level and len(name) <= _NAME_MAX and len(found) < _LOGGERS:
+            found[name] = logger.level
+    return LogLevels(found, manager.disable)

@@ -71,11 +71,10 @@ from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.live import LiveLogs
-from meshrt.mesh.loglevels import ScriptLevels
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.moving import Moving
 from meshrt.mesh.ownership import Ownership
-from meshrt.mesh.records import RecordsOfRanks
+from meshrt.mesh.records import RecordsOfRanks, ScriptLevels
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.relays import Relays
 from meshrt.mesh.requests import RankRequests

@@ -206,7 +206,9 @@ WRITE_MUCH = """
 @pytest.mark.row("O3")
 def test_a_full_disk_costs_the_log_files_only(small_disk: Path, tmp_path: Path) -> None:
     """The output still reaches the terminal; one warning for each rank."""
-    with Program(HEAD + WRITE_MUCH, tmp_path, env={"MESHRT_RUNS": str(small_disk)}) as program:
+    with Program(
+        HEAD + WRITE_MUCH, tmp_path, env={"MESHRT_RUNS": str(small_disk), "MESHRT_LOGS": "fold=off"}
+    ) as program:
         assert program.told("values") == [5, 5]
         assert program.ends() == 0
         assert 1 <= program.output.count("is not kept any more") <= 2

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from meshrt.errors import SelectionError
 from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.folding import RankLines, folded
 from meshrt.mesh.live import LiveLogs
@@ -69,16 +68,6 @@ def test_lines_that_are_not_wanted_are_not_shown(bench: Bench) -> None:
 
     bench.live.set_program(parse_shown("ranks(0)", ""))
     assert [shown(0), shown(1)] == [True, False]
-    bench.live.set_mesh(bench.mesh, parse_shown("ranks(n=1)", ""))
-    assert [shown(0), shown(1)] == [False, True]
-    bench.live.set_program(parse_shown("off", ""))
-    assert [shown(0), shown(1)] == [False, True]  # the mesh has a setting of its own
-    bench.live.set_mesh(bench.mesh, None)
-    assert [shown(0), shown(1)] == [False, False]
-    bench.live.set_program(None)
-    assert [shown(0), shown(1)] == [True, True]
-    with pytest.raises(SelectionError, match="dimension 'gpus'"):
-        bench.live.set_mesh(bench.mesh, parse_shown("ranks(gpus=0)", ""))
 
 
 def test_a_line_waits_only_where_others_may_print_the_same(bench: Bench) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from meshrt.mesh import records as module
-from meshrt.mesh.loglevels import ScriptLevels
 from meshrt.mesh.record import MeshRecord
-from meshrt.mesh.records import RecordsOfRanks
+from meshrt.mesh.records import RecordsOfRanks, ScriptLevels
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.terminal import TerminalLog
 from meshrt.transport.driver import Driver
