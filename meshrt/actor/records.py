@@ -195,4 +195,4 @@ def _plain(value: object) -> str | int | float | bool | None:
 def _text(text: str, most: int = _TEXT_MAX) -> str:
     """Return a text that can be sent."""
     cut = text if len(text) <= most else text[:most] + _CUT
-    return cut.encode(errors="backslashreplace").decode()
+    return cut if cut.isascii() else cut.encode(errors="backslashreplace").decode()

@@ -93,7 +93,7 @@ def parse_shown(text: object, whose: str) -> Shown:
         UsageError: It is not in the grammar. The message says what was expected.
     """
     if not isinstance(text, str):
-        raise _refused(whose, text, f"a {type(text).__name__} is no setting")
+        raise _refused(whose, text, f"a setting is a text, not {type(text).__name__}")
     stripped = text.strip()
     if stripped in ("on", "off"):
         return Shown(stripped, nothing=stripped == "off")

@@ -36,8 +36,8 @@ def test_words_and_options() -> None:
         ("limit=1 limit=2", "limit is given twice"),
         ("ranks(0) ranks(1)", "ranks is given twice"),
         ("ranks(stopped)", "names ranks and dimensions, not what ranks do"),
-        (7, "a int is no setting"),
-        (False, "a bool is no setting"),
+        (7, "a setting is a text, not int"),
+        (False, "a setting is a text, not bool"),
     ],
 )
 def test_what_is_invalid_is_refused_with_what_was_expected(text: object, said: str) -> None:
