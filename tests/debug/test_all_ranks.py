@@ -15,6 +15,8 @@ from tests.debug.all_ranks import Together, line_of
 from tests.debug.harness import Person, person
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 
 

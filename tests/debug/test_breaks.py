@@ -16,6 +16,8 @@ from tests.debug import busy
 from tests.debug.busy import AsyncBusy, Busy, line_of
 from tests.debug.desk import WAIT, Desk, desk
 
+pytestmark = pytest.mark.one_program
+
 LATER = sys.version_info >= (3, 12)
 
 

@@ -24,6 +24,8 @@ from tests.debug.desk import WAIT, Desk, desk
 from tests.support.asking import where
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 LATER = sys.version_info >= (3, 12)
 
 

@@ -9,6 +9,8 @@ from tests.debug.harness import person
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 
 

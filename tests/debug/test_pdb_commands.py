@@ -11,6 +11,8 @@ from meshrt import ActorMesh, proc_mesh
 from tests.debug.actors import Debugee, line_of
 from tests.debug.harness import Person, person
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 
 #: What is typed, what is in the answer, and the prompt that follows ("": pdb's own).

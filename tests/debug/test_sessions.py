@@ -12,6 +12,8 @@ from tests.debug.actors import Asynchronous, Debugee, Stubborn, line_of
 from tests.debug.harness import person
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 
 

@@ -17,6 +17,8 @@ from tests.support.gil import hold_gil
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 HELD = marked_line(gil.__file__, "hold")
 

@@ -21,6 +21,8 @@ from tests.faults.actors import Victim
 from tests.faults.watch import LONG, agents
 from tests.support.asking import Question
 
+pytestmark = pytest.mark.one_program
+
 
 def nested(depth: int) -> list[Any]:
     value: list[Any] = []

@@ -17,6 +17,8 @@ from tests.faults.actors import Victim
 from tests.faults.watch import LONG, descendants
 from tests.support.programs import ROOT, environment
 
+pytestmark = pytest.mark.one_program
+
 
 @pytest.fixture
 def victims() -> ActorMesh[Victim]:

@@ -18,6 +18,8 @@ from tests.faults.actors import Victim
 from tests.faults.watch import LONG, Program, agents, is_alive
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 HEAD = """
     victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
 """

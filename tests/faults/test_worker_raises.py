@@ -16,6 +16,8 @@ from tests.faults.watch import LONG, Program, all_gone
 from tests.support.hostnames import HOST_NAMES
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 RAISED = {
     "sys.exit": ("SystemExit", "3"),
     "KeyboardInterrupt": ("KeyboardInterrupt", "by hand"),

@@ -11,6 +11,8 @@ import pytest
 from meshrt import Actor, context, current_rank, endpoint, proc_mesh
 from tests.support.screen import Screen
 
+pytestmark = pytest.mark.one_program
+
 
 class Notes(Actor):
     """Writes into a file of its own when it is cleaned up."""

@@ -7,6 +7,8 @@ import contextvars
 import threading
 from typing import Any
 
+import pytest
+
 from meshrt import (
     Actor,
     Point,
@@ -18,6 +20,8 @@ from meshrt import (
     proc_mesh,
 )
 from tests.support.actors import AsyncEcho
+
+pytestmark = pytest.mark.one_program
 
 
 class Teller(Actor):

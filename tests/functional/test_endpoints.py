@@ -22,6 +22,8 @@ from tests.support.actors import AsyncEcho, Clock, Echo, Failing, Gate
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 
 class Base(Actor):
     """Endpoints are inherited, overridden and called from inside."""

@@ -18,6 +18,8 @@ from meshrt import ActorError, ActorMesh, CallTimeout, Future, proc_mesh
 from tests.support.actors import Clock, Echo, Failing, Gate
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 
 def run_asyncio(main: Coroutine[Any, Any, Any]) -> Any:
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:

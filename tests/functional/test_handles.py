@@ -24,6 +24,8 @@ from meshrt import (
 from tests.support.actors import Clock, Echo, Failing
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 
 class Caller(Actor):
     """Calls what it is given."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from meshrt import proc_mesh
 from meshrt.mesh.program import start_root
 from meshrt.wire.operations import Hold
 from tests.support.actors import Echo, Failing
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.one_program
 
 WAIT = 30
 

@@ -10,6 +10,8 @@ import pytest
 from meshrt import Actor, ActorMesh, endpoint, proc_mesh
 from tests.support.actors import Clock, Journal
 
+pytestmark = pytest.mark.one_program
+
 CALLERS = 8
 CALLS = 150
 

@@ -18,6 +18,8 @@ from tests.support.actors import Echo
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 
 

@@ -28,6 +28,8 @@ from meshrt import (
 from meshrt.transport.process import current_runtime
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 WAIT = 20
 
 

@@ -15,6 +15,8 @@ from meshrt.mesh.program import start_root
 from tests.support.actors import Clock, Echo, Failing, Gate
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 
 class Slow(Actor):
     """Its ``__init__`` waits for a file."""

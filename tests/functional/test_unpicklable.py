@@ -15,6 +15,8 @@ from meshrt import Actor, ActorError, ActorMesh, ArgumentNotSerializable, Result
 from tests.support.actors import Echo
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.one_program
+
 DEPTH = 100_000
 
 

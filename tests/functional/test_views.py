@@ -11,6 +11,8 @@ from meshrt import Extent, MeshTrait, SelectionError, ValueMesh, proc_mesh, this
 from meshrt.selection import Shape
 from tests.support.actors import Echo
 
+pytestmark = pytest.mark.one_program
+
 View = Callable[[Any], Any]
 
 #: On ``{hosts: 2, gpus: 4}``: how a view is made, its sizes, and the base ranks that it holds.
