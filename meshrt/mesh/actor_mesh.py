@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 from collections.abc import Callable, Generator, Iterable
@@ -316,6 +317,18 @@ class ActorMesh(MeshTrait, Generic[A]):
 
     def __repr__(self) -> str:
         return f"<ActorMesh {self.name}: {self._class.__name__} on {self._shape}>"
+
+    def _repr_html_(self) -> str:
+        """Its endpoints, for notebooks."""
+        from meshrt.show.html import html_table  # start-up: for notebooks only
+
+        found = endpoints_of(self._class)
+        rows = [(f"{name}{spec.signature}", _first_line(self._class, name)) for name, spec in found.items()]
+        return html_table(repr(self), ("endpoint", "what it does"), rows)
+
+
+def _first_line(cls: type, name: str) -> str:
+    return (inspect.getdoc(getattr(cls, name)) or "").partition("\n")[0]
 
 
 def _unknown(_mesh_id: str, _rank: int) -> tuple[str, int]:

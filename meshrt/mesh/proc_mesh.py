@@ -528,6 +528,12 @@ class ProcMesh(MeshTrait):
     def __repr__(self) -> str:
         return f"<ProcMesh {self._name} on {self._own_shape}>"
 
+    def _repr_html_(self) -> str:
+        """Its dimensions, for notebooks."""
+        from meshrt.show.html import html_table  # start-up: for notebooks only
+
+        return html_table(repr(self), ("dimension", "size"), self.sizes.items())
+
 
 def check_spawned(name: str, cls: type[Actor], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     """Check what an actor is to be built from. Raises as `ProcMesh.spawn`."""

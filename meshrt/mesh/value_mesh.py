@@ -180,12 +180,24 @@ class ValueMesh(MeshTrait, Generic[R]):
 
     def __repr__(self) -> str:
         """Show equal values once, with the ranks that have them."""
+        rows, left = self._rows()
+        lines = [f"  [{ranks}] {text}" for ranks, text in rows]
+        return "\n".join([f"ValueMesh{self._own_shape}:", *lines, *([f"  {left}"] if left else ())])
+
+    def _repr_html_(self) -> str:
+        """As `__repr__`, for notebooks."""
+        from meshrt.show.html import html_table  # start-up: for notebooks only
+
+        return html_table(f"ValueMesh{self._own_shape}", ("ranks", "value"), *self._rows())
+
+    def _rows(self) -> tuple[list[tuple[str, str]], str]:
+        """Return ranks and value of each row, and what is not shown."""
         groups = group_by_value((rank, _Shown(value)) for rank, value in enumerate(self._values))
-        rows = [f"  [{fold_ranks(ranks)}] {shown.text}" for ranks, shown in groups[:_REPR_ROWS]]
-        if len(groups) > _REPR_ROWS:
-            left = sum(len(ranks) for ranks, _ in groups[_REPR_ROWS:])
-            rows.append(f"  ... {counted(left, 'more rank')}, {counted(len(groups) - _REPR_ROWS, 'more value')}")
-        return "\n".join([f"ValueMesh{self._own_shape}:", *rows])
+        rows = [(fold_ranks(ranks), shown.text) for ranks, shown in groups[:_REPR_ROWS]]
+        if len(groups) <= _REPR_ROWS:
+            return rows, ""
+        left = sum(len(ranks) for ranks, _ in groups[_REPR_ROWS:])
+        return rows, f"... {counted(left, 'more rank')}, {counted(len(groups) - _REPR_ROWS, 'more value')}"
 
 
 class _Shown:

@@ -158,6 +158,15 @@ def test_initialized_get_and_repr() -> None:
     ]
 
 
+def test_handles_in_a_notebook() -> None:
+    mesh = proc_mesh(hosts=2, gpus=2, name="train")
+    text = mesh._repr_html_()
+    assert "&lt;ProcMesh train on {hosts=2,gpus=2}&gt;" in text and text.count("<tr>") == 3
+    text = mesh.spawn("echo", Echo)._repr_html_()
+    assert "&lt;ActorMesh echo: Echo on {hosts=2,gpus=2}&gt;" in text
+    assert "<td>apply(function: " in text and "Run ``function`` here." in text
+
+
 def too_large() -> str:
     try:
         proc_mesh(n=1_000_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -114,3 +115,12 @@ def test_numpy_stacks_along_the_dimensions_of_the_mesh() -> None:
     uneven = ValueMesh(SHAPE, [np.zeros(2 if rank in (1, 4) else 3) for rank in range(6)])
     with pytest.raises(ValueError, match=r"ranks 0,2-3,5: \(3,\); ranks 1,4: \(2,\)"):
         uneven.numpy()
+
+
+def test_html_folds_and_escapes_as_repr_does() -> None:
+    shape = Shape.from_extent(Extent(("n",), (3,)))
+    text = ValueMesh(shape, ["<b>", "<b>", "1e3"])._repr_html_()
+    assert "ValueMesh{n=3}" in text and "<b>" not in text
+    assert re.findall("<td>(.*?) *</td>", text) == ["0-1", "&#x27;&lt;b&gt;&#x27;", "2", "&#x27;1e3&#x27;"]
+    many = ValueMesh(Shape.from_extent(Extent(("n",), (100,))), range(100))._repr_html_()
+    assert many.count("<td>") == 40 and many.endswith("<p>... 80 more ranks, 80 more values</p>")
