@@ -127,6 +127,23 @@ class EndpointSpec:
             except TypeError as error:
                 raise TypeError(f"{self.name}() {error}") from None
 
+    def __str__(self) -> str:
+        """Return name and signature as they are written: Python quotes annotations that are texts."""
+        parameters = [each.replace(annotation=_written(each.annotation)) for each in self.signature.parameters.values()]
+        returns = _written(self.signature.return_annotation)
+        return f"{self.name}{self.signature.replace(parameters=parameters, return_annotation=returns)}"
+
+
+class _Written(str):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _written(annotation: object) -> object:
+    return _Written(annotation) if type(annotation) is str else annotation
+
 
 def endpoints_of(cls: type) -> dict[str, EndpointSpec]:
     """Return the endpoints of a class by name, inherited ones included."""

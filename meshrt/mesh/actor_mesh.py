@@ -195,7 +195,7 @@ class Endpoint(Generic[P, R]):
             )
 
     def __repr__(self) -> str:
-        return f"<endpoint {self._target.name}.{self._spec.name}{self._spec.signature} on {self._target.shape}>"
+        return f"<endpoint {self._target.name}.{self._spec} on {self._target.shape}>"
 
 
 class ActorMesh(MeshTrait, Generic[A]):
@@ -323,7 +323,7 @@ class ActorMesh(MeshTrait, Generic[A]):
         from meshrt.show.html import html_table  # start-up: for notebooks only
 
         found = endpoints_of(self._class)
-        rows = [(f"{name}{spec.signature}", _first_line(self._class, name)) for name, spec in found.items()]
+        rows = [(spec, _first_line(self._class, name)) for name, spec in found.items()]
         return html_table(repr(self), ("endpoint", "what it does"), rows)
 
 

@@ -164,7 +164,7 @@ def test_handles_in_a_notebook() -> None:
     assert "&lt;ProcMesh train on {hosts=2,gpus=2}&gt;" in text and text.count("<tr>") == 3
     text = mesh.spawn("echo", Echo)._repr_html_()
     assert "&lt;ActorMesh echo: Echo on {hosts=2,gpus=2}&gt;" in text
-    assert "<td>apply(function: " in text and "Run ``function`` here." in text
+    assert "<td>apply(function: Any, *args: Any) -&gt; Any " in text and "Run ``function`` here." in text
 
 
 def too_large() -> str:

@@ -235,4 +235,4 @@ def test_repr_and_dir_of_a_handle() -> None:
     echo = proc_mesh(hosts=2, gpus=2).spawn("echo", Echo)
     assert repr(echo) == "<ActorMesh echo: Echo on {hosts=2,gpus=2}>"
     assert {"greet", "slice", "stop"} <= set(dir(echo))
-    assert repr(echo.greet) == "<endpoint echo.greet(name: 'str', *, mark: 'str' = '!') -> 'str' on {hosts=2,gpus=2}>"
+    assert repr(echo.greet) == "<endpoint echo.greet(name: str, *, mark: str = '!') -> str on {hosts=2,gpus=2}>"
