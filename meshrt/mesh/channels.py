@@ -196,13 +196,16 @@ class _Received(WeakFuture[T]):
             del self  # as in `get`: the handler of a time-out may receive
 
     async def _wait_on_loop(self) -> None:
+        import asyncio  # start-up: code that awaits has loaded it
+
         try:
             await super()._wait_on_loop()
-        except BaseException as error:
+        except asyncio.CancelledError as error:
             # The time-outs of asyncio cancel what waits, and show this error as their cause.
-            if type(error).__name__ == "CancelledError":
-                error.add_note(f"{self._what}: {self._inbox.known()}")
+            error.add_note(f"{self._what}: {self._inbox.known()}")
             raise
+        finally:
+            del self  # as in `get`
 
     @property
     def _what(self) -> str:

@@ -269,6 +269,16 @@ def test_a_time_out_loses_no_message(senders: ActorMesh[Sender]) -> None:
 
     asyncio.run(cancelled())
     gc.collect()
+
+    async def receives_again() -> int:
+        try:
+            async with asyncio.timeout(0.01):
+                return await receiver.recv()
+        except TimeoutError:
+            port.send(0)  # while the error, whose traceback leads to the wait, is at hand
+            return await receiver.recv()
+
+    assert asyncio.run(asyncio.wait_for(receives_again(), WAIT)) == 0
     kept = receiver.recv()
     senders.slice(n=0).send.call_one(port, 1).get(WAIT)
     senders.slice(n=0).send.call_one(port, 2).get(WAIT)
