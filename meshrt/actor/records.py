@@ -92,7 +92,7 @@ class RankRecords:
 
         def call_handlers(logger: logging.Logger, record: logging.LogRecord) -> None:
             way = _way(logger, record.levelno)
-            if way.any:  # without any, Python would print it
+            if way.any or not way.whole:  # without a handler, Python prints it
                 original(logger, record)
             if way.whole:
                 self._take(record, way)
@@ -155,8 +155,8 @@ def _way(logger: logging.Logger, level: int) -> _Way:
 
 def _writes_to_terminal(handler: logging.Handler) -> bool:
     """Whether it writes to standard output or error; ``console``: that of rich."""
-    stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
     try:
+        stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
         return stream is not None and stream.fileno() in (1, 2)
     except Exception:  # of any class: it is no file then
         return False
@@ -168,15 +168,15 @@ def _logged(record: logging.LogRecord) -> Logged:
     return Logged(
         actor="" if call is None else call.instance.name,
         logger=_text(record.name, _NAME_MAX),
-        level=record.levelno,
+        level=_number(record.levelno),
         level_name=_text(record.levelname, _NAME_MAX),
         message=_text(record.getMessage()),
-        created=record.created,
+        created=float(record.created),
         path=_text(record.pathname, _NAME_MAX),
-        line=record.lineno,
+        line=_number(record.lineno),
         function=_text(record.funcName or "", _NAME_MAX),
-        pid=record.process or 0,
-        thread=record.thread or 0,
+        pid=_number(record.process),
+        thread=_number(record.thread),
         thread_name=_text(record.threadName or "", _NAME_MAX),
         task=_text(getattr(record, "taskName", None) or "", _NAME_MAX),
         error=_text(record.exc_text or ""),  # the formatter has made it
@@ -185,14 +185,20 @@ def _logged(record: logging.LogRecord) -> Logged:
     )
 
 
+def _number(value: object) -> int:
+    """Return what can be sent of a number; 0: it is none. Code that makes records itself may give them anything."""
+    return int(value) if isinstance(value, int | float) and abs(value) < _NUMBER_MAX else 0
+
+
 def _plain(value: object) -> str | int | float | bool | None:
     """Return what can be sent of a value; of others that is their text."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _NUMBER_MAX):
         return value
-    return _text(str(value), _NAME_MAX)
+    return _text(value, _NAME_MAX)
 
 
-def _text(text: str, most: int = _TEXT_MAX) -> str:
+def _text(value: object, most: int = _TEXT_MAX) -> str:
     """Return a text that can be sent."""
+    text = str(value)
     cut = text if len(text) <= most else text[:most] + _CUT
     return cut if cut.isascii() else cut.encode(errors="backslashreplace").decode()

@@ -105,12 +105,15 @@ def test_a_handler_of_the_rank_that_prints_takes_the_place_of_sending(capfd: pyt
         assert len(rank.kept) == 2 and "printed\n" in capfd.readouterr().err
 
 
-def test_what_does_not_reach_the_root_logger_is_not_sent() -> None:
+def test_what_does_not_reach_the_root_logger_is_as_in_python(capfd: pytest.CaptureFixture[str]) -> None:
     with a_rank() as rank:
         rank.records.set_levels(LogLevels({}))
         rank.logger.propagate = False
+        rank.logger.error("printed for want of a handler")
+        rank.logger.addHandler(logging.NullHandler())
         rank.logger.error("of a library that is silent")
         assert rank.sent == [] and rank.kept == []
+        assert capfd.readouterr().err == "printed for want of a handler\n"
 
 
 def test_what_sending_logs_is_not_sent() -> None:
@@ -133,6 +136,23 @@ def test_any_record_fits_into_a_message() -> None:
         assert logged.message.startswith("\\udcff\u20ac") and logged.message.endswith("has all of it)")
         assert len(logged.extra) == 50 and len(rank.kept[0]) > 2 * 10**6
         assert Logged.read(body_of(logged)) == logged
+
+
+def test_a_record_that_code_has_made_itself_is_sent() -> None:
+    with a_rank() as rank:
+        rank.records.set_levels(LogLevels({}))
+        facts = {
+            "name": NAME,
+            "levelno": 40.0,
+            "levelname": None,
+            "lineno": None,
+            "process": "p",
+            "thread": 1 << 70,
+        }
+        rank.logger.handle(logging.makeLogRecord({**facts, "msg": 5, "pathname": None, "added": [1]}))
+        (logged,) = rank.sent
+        assert (logged.level, logged.message, logged.line, logged.pid, logged.thread) == (40, "5", 0, 0, 0)
+        assert logged.extra == {"added": "[1]"} and Logged.read(body_of(logged)) == logged
 
 
 def test_a_time_is_that_of_the_script() -> None:
