@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from meshrt.mesh.agent_reports import AgentReports
@@ -56,7 +56,9 @@ class _Waiting(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return _COST + len(self.logged.message) + len(self.logged.error) + len(self.logged.stack)
+        logged = self.logged
+        added = sum(len(key) + len(value) for key, value in logged.extra.items() if isinstance(value, str))
+        return _COST + len(logged.message) + len(logged.error) + len(logged.stack) + added
 
 
 class RecordsOfRanks:
@@ -114,6 +116,12 @@ class RecordsOfRanks:
             self._condition.notify_all()
             while (self._waiting or self._busy) and time.monotonic() < deadline:
                 self._condition.wait(deadline - time.monotonic())
+            for waiting in self._waiting:
+                self._dropped.setdefault((waiting.mesh.mesh_id, waiting.rank), Dropped()).note(Logged.name())
+            self._waiting.clear()
+            self._size = 0
+            dropped, self._dropped = self._dropped, {}
+        self._tell(dropped)
         thread.join(max(0.0, deadline - time.monotonic()))
 
     # -- the thread
@@ -140,36 +148,43 @@ class RecordsOfRanks:
                 if not self._failed:
                     self._announce(f"a log record of a rank was not handled: {type(error).__name__}: {error}")
                 self._failed = True
-            if dropped:
-                self._reports.dropped([(*address, counts.take()) for address, counts in dropped.items()])
+            self._tell(dropped)
+
+    def _tell(self, dropped: Mapping[Address, Dropped]) -> None:
+        if dropped:
+            self._reports.dropped([(*address, counts.take()) for address, counts in dropped.items()])
 
     def _handle(self, waiting: _Waiting) -> None:
         level = waiting.logged.level
-        logger = _logger(waiting.logged.logger)
-        if not logger.isEnabledFor(level):
+        logger, exact = _logger(waiting.logged.logger)
+        if level < logger.getEffectiveLevel() or level <= logger.manager.disable or (exact and logger.disabled):
             return
         record = _record(waiting)
         if _has_handlers(logger):
-            logger.handle(record)
+            if exact:
+                logger.handle(record)
+            else:  # the logger of this name, if the script had it, would not ask the filters of the one above it
+                logger.callHandlers(record)
             return
         last = logging.lastResort
-        if last is not None and level >= last.level and not logger.disabled and logger.filter(record):
+        if last is not None and level >= last.level and (not exact or logger.filter(record)):
             text = logging.Formatter().format(record)
             self._reports.show(waiting.mesh, waiting.rank, True, [(waiting.label, line) for line in text.split("\n")])
 
 
-def _logger(name: str) -> logging.Logger:
-    """Return the logger of the script that has this name, or the nearest one above it.
+def _logger(name: str) -> tuple[logging.Logger, bool]:
+    """Return the logger of the script that has this name, or the nearest one above it; and whether it has the name.
 
-    A logger that the script does not have has no handler and no level either. It is not made: ranks may have many.
+    A logger that the script does not have has no handler, no level and no filter. It is not made: ranks may have many.
     """
     known = logging.root.manager.loggerDict
-    while name:
-        logger = known.get(name)
+    above = name
+    while above:
+        logger = known.get(above)
         if isinstance(logger, logging.Logger):
-            return logger
-        name = name.rpartition(".")[0]
-    return logging.root
+            return logger, above == name
+        above = above.rpartition(".")[0]
+    return logging.root, name == logging.root.name
 
 
 def _has_handlers(logger: logging.Logger) -> bool:

@@ -132,6 +132,41 @@ def test_a_handler_that_does_not_come_back_costs_a_bounded_memory(monkeypatch: p
         assert bench.counts == [("m", 1, {"log": 1001 - len(handler.found)})]
 
 
+def test_what_a_slow_handler_has_not_taken_at_the_end_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_bench() as bench:
+        monkeypatch.setattr(module, "_PATIENCE", 0.0)
+        handler = Taking()
+        bench.logger.addHandler(handler)
+        bench.log("first")
+        assert handler.begun.wait(20)
+        bench.log("second")
+        bench.log("third", rank=0)
+        bench.records.end()
+        assert bench.counts == [("m", 1, {"log": 1}), ("m", 0, {"log": 1})]
+        monkeypatch.undo()
+        handler.go_on.set()
+        bench.records.end()
+        assert [record.getMessage() for record in handler.found] == ["first"]
+
+
+def test_filters_of_a_logger_are_for_records_of_its_own_name() -> None:
+    """As in Python, where only the filters of handlers see what comes from loggers below."""
+    with a_bench() as bench:
+        handler = Taking()
+        handler.go_on.set()
+        bench.logger.addHandler(handler)
+
+        def refuses(_record: logging.LogRecord) -> bool:
+            return False
+
+        bench.logger.addFilter(refuses)
+        bench.log("of this name")
+        bench.log("of one below", name=f"{NAME}.unknown")
+        bench.records.end()
+        bench.logger.removeFilter(refuses)
+        assert [record.getMessage() for record in handler.found] == ["of one below"]
+
+
 def test_a_filter_that_raises_is_told_once() -> None:
     with a_bench() as bench:
 
