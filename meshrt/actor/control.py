@@ -26,7 +26,7 @@ from meshrt.hooks.table import hooks
 from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.connecting import link_of, secured
 from meshrt.transport.dataport import ACCEPTED
-from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
+from meshrt.transport.dropping import WAIT_BYTES, Dropped, is_left_out
 from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import Connection, Link
 from meshrt.transport.threads import RuntimeThread
@@ -154,7 +154,7 @@ class ControlThread:
         link = self._link
         if link is None:
             return
-        if link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
+        if is_left_out(message, link.backlog_bytes):
             self._dropped.note(message.ev)
         elif not link.send([control_frame(message)]):
             self._wake()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from meshrt.selection import counted
 from meshrt.transport.connecting import peer_address
-from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
+from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, is_left_out
 from meshrt.transport.link import Link
 from meshrt.transport.liveness import AGENT_SECONDS, LOOK_SECONDS, Silence
 from meshrt.wire.addresses import Port
@@ -87,7 +87,7 @@ class RootLink:
 
     def pass_on(self, message: Message, payload: memoryview | bytes, address: Address) -> None:
         """Send a message of a rank, which has come as ``payload``, unless too many wait and it may be left out."""
-        if self._link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
+        if is_left_out(message, self._link.backlog_bytes):
             self.note_dropped(address, {message.ev: 1})
         else:
             self._send(passed_frame(message, payload, address))

@@ -97,6 +97,17 @@ def test_events_that_are_too_many_are_left_out_and_counted(ends: Ends) -> None:
     assert not [message for _, message in ends.read() if message["t"] == "dropped"], "it is said once"
 
 
+def test_log_records_leave_room_for_events_that_are_rarer(ends: Ends) -> None:
+    for _ in range(1000):
+        ends.pass_on(Event("log", {"text": LARGE}))
+    assert ends.waiting < EVENT_BYTES
+    ends.pass_on(Event("failure.record", {"text": LARGE}))
+    told = [message for _, message in ends.read()]
+    kept = Counter(message["ev"] for message in told if message["t"] == "ev")
+    assert kept["failure.record"] == 1 and 0 < kept["log"] < 1000
+    assert told[-1]["ranks"] == [[*ADDRESS, {"log": 1000 - kept["log"]}]]
+
+
 def test_a_count_that_is_too_large_for_a_message_costs_the_agent_nothing(ends: Ends) -> None:
     """A rank may claim that it has left out as many events as a message can say, again and again."""
     while not ends.waiting:
