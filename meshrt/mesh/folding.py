@@ -20,6 +20,9 @@ from meshrt.selection import fold_ranks
 
 __all__ = ["Folded", "RankLines", "folded"]
 
+#: Bytes of memory that a line costs beside its text.
+_COST = 100
+
 
 class RankLines(NamedTuple):
     """Lines of one rank, on their way to the terminal.
@@ -50,8 +53,8 @@ class RankLines(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Characters, about."""
-        return sum(len(label) + len(line) + 2 for label, line in self.lines)
+        """Bytes of memory, about."""
+        return sum(len(label) + len(line) + _COST for label, line in self.lines)
 
     @property
     def due(self) -> float:

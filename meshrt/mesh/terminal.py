@@ -6,8 +6,9 @@ colours of the terminal (`meshrt.escapes`).
 A terminal that does not take its text (paused, or slow) must not stop the root: lines wait in memory up to a limit,
 beyond it they are counted and left out; the files of the run directory have them all.
 
-Lines of ranks wait a moment for equal lines of other ranks (`meshrt.mesh.folding`), but not where anything else is to
-be written behind them: what the runtime says of a rank comes behind what the rank has printed before.
+Lines of ranks wait a moment for equal lines of other ranks (`meshrt.mesh.folding`), those of each mesh by its own
+setting, from the first of them on. They do not wait where anything else is to be written behind them, as what the
+runtime says of a rank comes behind what the rank has printed before, nor where much waits.
 
 Log records of the runtime are among its own lines where the script has set up no logging: Python would print them
 without a prefix, and a reader could not tell their origin.
@@ -36,7 +37,8 @@ from meshrt.selection import counted
 
 __all__ = ["Terminal", "TerminalLog"]
 
-_LIMIT = 8 << 20
+#: Bytes that may wait. Half of it ends the wait for equal lines, so that none is left out because others wait.
+_LIMIT = 16 << 20
 _log = logging.getLogger("meshrt")
 
 
@@ -60,6 +62,8 @@ class Terminal:
         self._waiting: deque[_Text | RankLines] = deque()
         #: How many of them are no lines of ranks.
         self._texts = 0
+        #: When the lines of each mesh behind the last of these are due; monotonic seconds.
+        self._due: dict[str, float] = {}
         self._size = 0
         self._dropped = 0
         #: How many threads wait in `flush`.
@@ -79,11 +83,19 @@ class Terminal:
         with self._condition:
             if self._add(_Text(err, acts, text), len(text), text.count("\n")):
                 self._texts += 1
+                self._due.clear()  # lines in front of it are due now
+                self._condition.notify_all()
 
     def lines(self, lines: RankLines) -> None:
         """Show lines of a rank."""
         with self._condition:
-            self._add(lines, lines.size, len(lines.lines))
+            if self._add(lines, lines.size, len(lines.lines)):
+                before = self._due.get(lines.mesh)
+                if before is None or lines.due < before:
+                    self._due[lines.mesh] = lines.due
+                    self._condition.notify_all()
+                elif self._hurries:
+                    self._condition.notify_all()
 
     def _add(self, what: _Text | RankLines, size: int, count: int) -> bool:
         if self._size > _LIMIT:
@@ -91,9 +103,12 @@ class Terminal:
             return False
         self._waiting.append(what)
         self._size += size
-        if isinstance(what, _Text) or len(self._waiting) == 1:  # more lines of ranks wait with those that are there
-            self._condition.notify_all()
         return True
+
+    @property
+    def _hurries(self) -> bool:
+        """Whether lines of ranks do not wait for others."""
+        return bool(self._texts or self._flushing or self._closed) or self._size > _LIMIT // 2
 
     def announce(self, text: str) -> None:
         """Write a line of the runtime's own, or several."""
@@ -153,10 +168,9 @@ class Terminal:
         left = None if told is None else max(0.0, told - now)
         if not self._waiting:
             return left
-        first = self._waiting[0]
-        if isinstance(first, _Text) or self._texts or self._flushing:
+        if self._hurries:
             return 0.0
-        due = max(0.0, first.due - now)
+        due = max(0.0, min(self._due.values()) - now)
         return due if left is None else min(left, due)
 
     def _take(self) -> tuple[list[_Text], list[RankLines]]:
@@ -173,12 +187,32 @@ class Terminal:
                 waiting.popleft()
             self._texts -= len(texts)
             self._size -= sum(len(each.text) for each in texts)
-        elif self._texts or self._flushing or self._closed or first.due <= time.monotonic():
-            while waiting and isinstance(part := waiting[0], RankLines):
-                lines.append(part)
-                waiting.popleft()
+        else:
+            lines = self._take_lines()
             self._size -= sum(part.size for part in lines)
+        if not self._waiting:
+            self._due.clear()
         return texts, lines
+
+    def _take_lines(self) -> list[RankLines]:
+        lines: list[RankLines] = []
+        if self._hurries:
+            while self._waiting and isinstance(part := self._waiting[0], RankLines):
+                lines.append(part)
+                self._waiting.popleft()
+            return lines
+        now = time.monotonic()
+        due = {mesh for mesh, at in self._due.items() if at <= now}
+        kept: deque[_Text | RankLines] = deque()
+        for each in self._waiting:
+            if isinstance(each, RankLines) and each.mesh in due:
+                lines.append(each)
+            else:
+                kept.append(each)
+        self._waiting = kept
+        for mesh in due:
+            del self._due[mesh]
+        return lines
 
     def _shown(self, lines: list[RankLines], *, end: bool) -> list[tuple[bool, str]]:
         """Return what is written for lines of ranks, and of lines that were left out; ``end``: nothing follows."""

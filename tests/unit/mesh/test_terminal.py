@@ -68,9 +68,9 @@ def test_a_stuck_terminal_stops_nobody_and_what_is_left_out_is_counted(monkeypat
     assert lines[-1] == f"meshrt: {500 - len(kept)} lines left out here: see the files in the run directory"
 
 
-def of_rank(rank: int, *lines: str, setting: str = "on", wait: float = 3600.0, err: bool = False) -> RankLines:
-    labelled = [("a", line) for line in lines]
-    return RankLines("m", rank, err, labelled, f"n={rank}", parse_shown(setting, ""), "", time.monotonic(), True, wait)
+def of_rank(rank: int, *lines: str, setting: str = "on", wait: float = 3600.0, mesh: str = "m") -> RankLines:
+    labelled, shown = [("a", line) for line in lines], parse_shown(setting, "")
+    return RankLines(mesh, rank, False, labelled, f"n={rank}", shown, "", time.monotonic(), True, wait)
 
 
 def test_equal_lines_of_ranks_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +88,29 @@ def test_equal_lines_of_ranks_wait_for_each_other(monkeypatch: pytest.MonkeyPatc
     terminal.lines(of_rank(1, "the last"))
     terminal.close()
     assert out.text.endswith("[a n=1] the last\n")
+
+
+def test_each_mesh_waits_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
+    terminal = Terminal()
+    terminal.lines(of_rank(0, "same"))
+    terminal.lines(of_rank(0, "of another mesh", wait=0.0, mesh="other"))
+    out.wait_for("[a n=0] of another mesh\n")
+    terminal.lines(of_rank(1, "same"))
+    terminal.lines(of_rank(0, "a setting has changed", wait=0.0))
+    out.wait_for("changed\n")
+    assert out.text == "[a n=0] of another mesh\n[a 0-1] same\n[a n=0] a setting has changed\n"
+    terminal.close()
+
+
+def test_lines_do_not_wait_when_much_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal_module, "_LIMIT", 10_000)
+    out = Screen.instead_of("stdout", monkeypatch)
+    terminal = Terminal()
+    for number in range(50):
+        terminal.lines(of_rank(0, f"line {number}"))
+    out.wait_for("[a n=0] line 40\n")
+    terminal.close()
 
 
 def test_lines_do_not_wait_when_something_else_is_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
