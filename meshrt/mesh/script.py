@@ -8,6 +8,7 @@ failure follows. Ctrl-C is one line, or a few. A failure that was not reported y
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -37,6 +38,7 @@ from meshrt.mesh.tracebacks import (
     place_of,
 )
 from meshrt.mesh.uncaught import Unawaited, unwatch_threads, watch_threads
+from meshrt.selection import counted
 from meshrt.transport import launcher
 from meshrt.transport.driver import Driver
 from meshrt.transport.pending import Pending
@@ -163,7 +165,7 @@ class Script:
         report = self._reporter.report(None) if unseen else ""
         self._services.unseen.clear()
         self._reporter.begin_anew()
-        return unread, report or (f"{len(unseen)} failures of which no record is kept" if unseen else "")
+        return unread, report or (f"{counted(len(unseen), 'failure')} of which no record is kept" if unseen else "")
 
     def take_unseen(self, before: Collection[str]) -> str:
         """Return a report on failures of which nobody was told, or ""; they count as told from then on.
@@ -178,9 +180,10 @@ class Script:
         self.load_failures()
         report = self._reporter.report(None)
         for failure in new:
-            unseen.remove(failure)
+            with contextlib.suppress(ValueError):  # a caller on a rank was told meanwhile
+                unseen.remove(failure)
         self._reporter.begin_anew()
-        return report or f"{len(new)} failures of which no record is kept"
+        return report or f"{counted(len(new), 'failure')} of which no record is kept"
 
     def load_failures(self) -> None:
         """Load what collects failures."""
