@@ -179,12 +179,14 @@ def owner_for_new() -> MeshOwner:
     return start_root().owner
 
 
-def owner_for_old(mesh_id: str, name: str) -> MeshOwner:
-    """Return the owner of a mesh if it is this process. Raises UsageError."""
+def owner_for_old(
+    mesh_id: str, name: str, why: str = "is not owned by this process; the one that made it stops it"
+) -> MeshOwner:
+    """Return the owner of a mesh if it is this process. Raises UsageError: ``name`` and ``why``."""
     owner = _owner_here()
     if owner is None or not owner.owns(mesh_id):
         current_runtime()  # a forked child is told that it is one
-        raise UsageError(f"{name} is not owned by this process; the one that made it stops it")
+        raise UsageError(f"{name} {why}")
     return owner
 
 

@@ -171,8 +171,8 @@ def logs(shown: str | None, mesh: ProcMesh | ActorMesh[Actor] | None = None) -> 
     if not isinstance(mesh, ProcMesh | ActorMesh):
         raise UsageError(f"logs: mesh= is a mesh of processes, or of actors, not {type(mesh).__name__}")
     mesh_id = mesh._target.mesh_id if isinstance(mesh, ActorMesh) else mesh.mesh_id
-    owner = owner_for_old(mesh_id, mesh.name)
-    owner.show(setting, mesh_id, mesh._shape)
+    why = "has no processes that this script has started; expected a mesh of its proc_mesh() or spawn_procs()"
+    owner_for_old(mesh_id, mesh.name, why).show(setting, mesh_id, mesh._shape)
 
 
 def start_mesh(spec: MeshSpec, hosts: Hosts) -> ProcMesh:

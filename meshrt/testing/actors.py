@@ -13,7 +13,7 @@ from meshrt.errors import MeshError, UsageError
 from meshrt.mesh.future import Future, Settled, done
 from meshrt.mesh.own_ranks import OwnRanks
 from meshrt.mesh.proc_mesh import ProcMesh
-from meshrt.mesh.program import start_root
+from meshrt.mesh.program import running_root, start_root
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 
@@ -58,6 +58,8 @@ def local_mesh(
         running = ranks.stop(grace)
     if running:
         raise _not_ended(running, grace)
+    if running_root() is not root:
+        return  # the block has ended the program, which has reported what failed in it
     ranks.settle()
     report = root.script.take_unseen(before)
     if report:

@@ -31,6 +31,7 @@ from meshrt import (
     this_proc,
 )
 from meshrt.errors import MeshError, UsageError
+from meshrt.mesh.own_ranks import OwnRanks
 from meshrt.mesh.program import start_root
 from tests.support.actors import Echo, Failing, Journal
 from tests.support.waiting import holds_within
@@ -241,6 +242,23 @@ def test_a_mesh_may_have_a_name() -> None:
         assert repr(mesh) == "<ProcMesh train on {dp=2}>"
         with pytest.raises(UsageError, match="train is stopped as a whole"):
             mesh.slice(dp=0).stop()
+
+
+def test_it_has_no_processes_whose_output_is_shown() -> None:
+    with (
+        testing.local_mesh() as mesh,
+        pytest.raises(UsageError, match="local has no processes that this script has started"),
+    ):
+        meshrt.logs("off", mesh=mesh)
+
+
+def test_a_block_may_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then there is nothing to wait for behind it."""
+    settled: list[OwnRanks] = []
+    monkeypatch.setattr(OwnRanks, "settle", settled.append)
+    with testing.local(Failing):
+        meshrt.shutdown_context()
+    assert not settled
 
 
 def test_actors_here_open_channels_and_blocks_leave_nothing() -> None:
