@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 import pytest
 
@@ -16,13 +16,17 @@ from meshrt.files import RUNTIME_FILES
 
 if TYPE_CHECKING:
     from meshrt.mesh.proc_mesh import ProcMesh
+    from meshrt.mesh.root import Root
 
-__all__ = ["MeshMaker", "meshrt_mesh", "pytest_addoption", "pytest_runtest_makereport"]
+__all__ = ["MeshMaker", "MeshesOfTest", "meshrt_mesh", "pytest_addoption", "pytest_runtest_makereport"]
 
+P = ParamSpec("P")
 MeshMaker = Callable[..., "ProcMesh"]
 """`meshrt.proc_mesh`, with its arguments."""
 
 _FRAMES = "meshrt_frames"
+#: Seconds for meshes that a test has left.
+_GRACE = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +43,6 @@ def meshrt_mesh() -> Iterator[MeshMaker]:
     """
     from meshrt.mesh.proc_mesh import proc_mesh  # start-up: see above
     from meshrt.mesh.program import running_root, start_root  # start-up: as above
-    from meshrt.testing.meshes import MeshesOfTest  # start-up: as above
 
     meshes = MeshesOfTest(start_root())
     yield meshes.noting(proc_mesh)
@@ -67,6 +70,50 @@ def pytest_runtest_makereport(
             error.__traceback__ = _without_runtime(error.__traceback__)
             call.excinfo = pytest.ExceptionInfo.from_exception(error)
     return (yield)
+
+
+class MeshesOfTest:
+    """The meshes of one test in a program that goes on."""
+
+    def __init__(self, root: Root) -> None:
+        self._before = set(_running(root))
+        self._made: list[ProcMesh] = []
+
+    def noting(self, make: Callable[P, ProcMesh]) -> Callable[P, ProcMesh]:
+        """Return ``make``, whose meshes are noted."""
+
+        def noted(*args: P.args, **settings: P.kwargs) -> ProcMesh:
+            mesh = make(*args, **settings)
+            self._made.append(mesh)
+            return mesh
+
+        return noted
+
+    def finish(self, root: Root) -> list[str]:
+        """Stop all meshes that are new; returns what the test has left, in words."""
+        from meshrt.mesh.owner import owner_for_new  # start-up: as above
+
+        for mesh in self._made:
+            mesh.stop()
+        own = {mesh.mesh_id for mesh in self._made}
+        left = {mesh_id: name for mesh_id, name in _running(root).items() if mesh_id not in self._before | own}
+        for mesh_id in left:
+            owner_for_new().stop(mesh_id, _GRACE, "").get()
+        root.ending.settle()
+        unread, report = root.script.take_unread()
+        problems = [f"an error that nobody has read: {line}" for line in unread]
+        problems += [report] if report else []
+        names = [name for name in left.values() if name]
+        return [*problems, f"meshes that the test has left running: {', '.join(names)}"] if names else problems
+
+
+def _running(root: Root) -> dict[str, str]:
+    """Return the names of the script's meshes that run, by id; "" of a singleton, which is to live on."""
+    return {
+        mesh_id: "" if record.singleton else record.name
+        for mesh_id, record in tuple(root.registry.meshes.items())
+        if record.owner is None and record.alive()
+    }
 
 
 def _without_runtime(walker: TracebackType | None) -> TracebackType | None:

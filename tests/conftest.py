@@ -219,7 +219,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest, one_program: bool) -> 
         return
     import meshrt
     from meshrt.mesh.program import start_root
-    from meshrt.testing.meshes import MeshesOfTest
+    from meshrt.pytest_plugin import MeshesOfTest
     from tests.support.footprint import Footprint
     from tests.support.waiting import holds_within
 
