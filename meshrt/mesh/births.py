@@ -27,15 +27,15 @@ class Births:
     Args:
         at_birth: Functions that return the first operations of each rank (`meshrt.hooks.services.RootServices`).
         restarts: Knows which actors a rank has again.
-        levels: Returns those of the script's loggers. The records of ranks are sent to it, but those of a script that
-            runs on all ranks, which does its own logging.
+        levels: Returns those of the script's loggers for ranks of a mesh. The records of ranks are sent to it, but
+            those of a script that runs on all ranks, which does its own logging.
     """
 
     def __init__(
         self,
         at_birth: Sequence[Callable[[], Sequence[Operation[Data]]]],
         restarts: Restarts,
-        levels: Callable[[], LogLevels],
+        levels: Callable[[MeshRecord], LogLevels],
     ) -> None:
         self._at_birth = at_birth
         self._restarts = restarts
@@ -45,7 +45,7 @@ class Births:
         """Return the messages that ask for these ranks of one agent. Raises UsageError: they are too long."""
         operations = [operation for given in self._at_birth for operation in given()]
         if spec.prefixed:
-            operations.append(self._levels())
+            operations.append(self._levels(record))
         for rank in record.incarnations.keys() & set(ranks):  # one at a time
             again = self._restarts.actors(record.mesh_id, rank)
             gone = [actor for actor, known in record.actors.items() if known.had_by(rank) and actor not in again]

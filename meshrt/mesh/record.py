@@ -18,6 +18,7 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.wire.addresses import MeshAddress
+from meshrt.wire.operations import LogLevels
 
 __all__ = ["MeshRecord", "Owner"]
 
@@ -128,6 +129,8 @@ class MeshRecord:
         self.prefixed = spec.prefixed
         #: What it shows of the output at all (`meshrt.mesh.live`); None: what holds for the program.
         self.shown = spec.shown
+        #: What its ranks were told of the levels of the script's loggers; None: they are not to send log records.
+        self.levels: LogLevels | None = None
         #: Whether it has no owner who is told of its failures.
         self.singleton = spec.singleton
         #: Whether something else starts and ends its processes.

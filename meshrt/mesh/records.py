@@ -231,7 +231,7 @@ def _record(waiting: _Waiting) -> logging.LogRecord:
 
 
 class ScriptLevels:
-    """Compares the levels with those that ranks were told. Python tells nobody of a change.
+    """Compares the levels with those that the ranks of each mesh were told. Python tells nobody of a change.
 
     Args:
         registry, services: Those of the root.
@@ -240,25 +240,19 @@ class ScriptLevels:
     def __init__(self, registry: Registry, services: Services) -> None:
         self._registry = registry
         self._services = services
-        self._told = LogLevels({})
-        #: A mesh has been told others.
-        self._differs = False
 
-    def now(self) -> LogLevels:
-        """Return the levels for new ranks. Any thread."""
-        levels = _levels()
-        if levels != self._told:
-            self._differs = True
-        return levels
+    def of(self, record: MeshRecord) -> LogLevels:
+        """Return the levels for ranks of a mesh that are born: those that its other ranks have. Any thread."""
+        if record.levels is None:
+            record.levels = _levels()
+        return record.levels
 
     def look(self) -> None:
         """Tell ranks if something has changed. On the loop, once a second."""
         levels = _levels()
-        if levels == self._told and not self._differs:
-            return
-        self._told, self._differs = levels, False
         for record in self._registry.running():
-            if record.prefixed:
+            if record.levels not in (None, levels):
+                record.levels = levels
                 for rank in record.alive():
                     self._services.tell_rank(record.mesh_id, rank, levels)
 

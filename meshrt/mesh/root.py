@@ -182,7 +182,7 @@ class Root:
             access,
             lambda: over(self),
         )
-        births = Births(services.at_birth, restarts, levels.now)
+        births = Births(services.at_birth, restarts, levels.of)
         spawning = Spawning(
             loop,
             agents,

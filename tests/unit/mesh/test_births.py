@@ -9,7 +9,7 @@ import pytest
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
 from meshrt.mesh.births import Births, spawn_frames
-from meshrt.mesh.record import ActorRecord
+from meshrt.mesh.record import ActorRecord, MeshRecord
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
@@ -22,7 +22,7 @@ from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 
-def _levels() -> LogLevels:
+def _levels(_record: MeshRecord) -> LogLevels:
     return LogLevels({"": 30})
 
 

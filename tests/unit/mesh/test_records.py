@@ -184,19 +184,17 @@ def test_a_filter_that_raises_is_told_once() -> None:
 
 def test_ranks_are_told_of_levels_that_have_changed() -> None:
     with a_bench() as bench:
+        mesh = bench.registry.meshes["m"]
         bench.levels.look()
-        bench.told.clear()
+        assert bench.told == [], "its ranks log themselves"
+        begins = bench.levels.of(mesh)
         bench.levels.look()
         assert bench.told == []
         bench.logger.setLevel(logging.DEBUG)
-        assert bench.levels.now().levels[NAME] == logging.DEBUG
+        assert bench.levels.of(mesh) == begins, "a rank that is started again has what the others have"
         bench.levels.look()
         assert [told[:2] for told in bench.told] == [("m", 0), ("m", 1)]
         levels = bench.told[0][2]
         assert isinstance(levels, LogLevels) and levels.levels[NAME] == logging.DEBUG
-        bench.told.clear()
-        bench.logger.setLevel(logging.INFO)
-        bench.levels.now()  # a mesh begins with this level
-        bench.logger.setLevel(logging.DEBUG)
         bench.levels.look()
-        assert len(bench.told) == 2
+        assert len(bench.told) == 2 and bench.levels.of(mesh) == levels
