@@ -37,6 +37,8 @@ _PATIENCE = 2.0
 #: So many loggers with a level of their own are told of, with names of so many characters.
 _LOGGERS = 1000
 _NAME_MAX = 200
+#: A higher one is sent as this one: numbers on the wire have 64 bits.
+_LEVEL_MAX = 1 << 62
 
 
 class _Waiting(NamedTuple):
@@ -108,7 +110,7 @@ class RecordsOfRanks:
     def end(self) -> None:
         """Have those that wait handled, and end the thread. After the loop."""
         thread = self._thread
-        if thread is None:
+        if thread is None or thread is threading.current_thread():  # a handler may end the program
             return
         deadline = time.monotonic() + _PATIENCE
         with self._condition:
@@ -143,8 +145,8 @@ class RecordsOfRanks:
                 self._busy = True
             try:
                 self._handle(waiting)
-            except Exception as error:
-                # A filter of the script: `logging` itself catches what handlers raise.
+            except BaseException as error:
+                # From a filter of the script, or an exit: `logging` itself catches what else handlers raise.
                 if not self._failed:
                     self._announce(f"a log record of a rank was not handled: {type(error).__name__}: {error}")
                 self._failed = True
@@ -259,8 +261,13 @@ class ScriptLevels:
 
 def _levels() -> LogLevels:
     manager = logging.root.manager
-    found = {"": logging.root.level}
+    found = {"": _number(logging.root.level)}
     for name, logger in list(manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and logger.level and len(name) <= _NAME_MAX and len(found) < _LOGGERS:
-            found[name] = logger.level
-    return LogLevels(found, manager.disable)
+            found[name] = _number(logger.level)
+    return LogLevels(found, _number(manager.disable))
+
+
+def _number(level: int) -> int:
+    """Return a level as a number that can be sent: Python takes any, and True."""
+    return max(-_LEVEL_MAX, min(int(level), _LEVEL_MAX))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -11,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from meshrt.hooks.operations import body_of
 from meshrt.mesh import records as module
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.records import RecordsOfRanks, ScriptLevels
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.terminal import TerminalLog
 from meshrt.transport.driver import Driver
+from meshrt.wire.control import control_frame
 from meshrt.wire.operations import Logged, LogLevels
+from meshrt.wire.tree import Event
 from tests.support.waiting import wait_until
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
@@ -198,3 +202,29 @@ def test_ranks_are_told_of_levels_that_have_changed() -> None:
         assert isinstance(levels, LogLevels) and levels.levels[NAME] == logging.DEBUG
         bench.levels.look()
         assert len(bench.told) == 2 and bench.levels.of(mesh) == levels
+
+
+def test_a_handler_may_end_the_program_or_try_to_exit() -> None:
+    with a_bench() as bench:
+
+        class Ending(logging.Handler):
+            def emit(self, _record: logging.LogRecord) -> None:
+                bench.records.end()
+                sys.exit(3)
+
+        bench.logger.addHandler(Ending())
+        bench.log("one")
+        bench.log("two")
+        bench.records.end()
+        assert bench.announced == ["a log record of a rank was not handled: SystemExit: 3"] and not bench.counts
+
+
+def test_any_level_of_python_can_be_sent() -> None:
+    with a_bench() as bench:
+        for level in (True, 1 << 70):
+            mesh = bench.registry.meshes["m"]
+            mesh.levels = None
+            bench.logger.setLevel(level)
+            levels = bench.levels.of(mesh)
+            assert control_frame(Event(levels.name(), body_of(levels)), ("m", 0))
+            assert type(levels.levels[NAME]) is int
