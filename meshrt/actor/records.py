@@ -94,8 +94,8 @@ class RankRecords:
             way = _way(logger, record.levelno)
             if way.any or not way.whole:  # without a handler, Python prints it
                 original(logger, record)
-            if way.whole:
-                self._take(record, way)
+            if way.whole and not way.shown:
+                self._take(record)
 
         logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign,assignment]
 
@@ -105,16 +105,14 @@ class RankRecords:
             logging.Logger.callHandlers = self._original  # type: ignore[method-assign,assignment]
             self._original = None
 
-    def _take(self, record: logging.LogRecord, way: _Way) -> None:
+    def _take(self, record: logging.LogRecord) -> None:
         inside = getattr(self._local, "inside", False)
         self._local.inside = True
         try:
-            text = self._formatter.format(record)
-            if not way.shown:
-                self._keep(text)
-                # In the middle of sending another one (a signal handler, or sending itself has logged): not sent.
-                if not inside and self._is_wanted(record.name, record.levelno):
-                    self._report(_logged(record))
+            self._keep(self._formatter.format(record))
+            # In the middle of sending another one (a signal handler, or sending itself has logged): not sent.
+            if not inside and self._is_wanted(record.name, record.levelno):
+                self._report(_logged(record))
         except Exception:
             self._handler.handleError(record)  # as each handler of Python's does
         finally:

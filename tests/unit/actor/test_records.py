@@ -101,8 +101,12 @@ def test_a_handler_of_the_rank_that_prints_takes_the_place_of_sending(capfd: pyt
             logging.root.addHandler(printing)
             rank.logger.warning("below its level")
             rank.logger.error("printed")
+            rank.logger.error("%d", "no number")
         assert rank.messages() == ["not to its standard error", "below its level"]
-        assert len(rank.kept) == 2 and "printed\n" in capfd.readouterr().err
+        shown = capfd.readouterr().err
+        assert len(rank.kept) == 2 and "printed\n" in shown
+        # Its three handlers say so, and nothing else does.
+        assert shown.count("--- Logging error ---") == 3
 
 
 def test_what_does_not_reach_the_root_logger_is_as_in_python(capfd: pytest.CaptureFixture[str]) -> None:
