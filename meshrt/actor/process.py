@@ -148,7 +148,7 @@ class RankProcess:
         self._exit: BaseException | None = None
         self._interpreter_exit = InterpreterExit()
         self._outputs: Sequence[LineOutput] = ()
-        self._records = RankRecords(self.report, self._keep_line)
+        self._records = RankRecords(self.report, self._keep_line, lambda: self.runtime.driver.clock.runs_typed)
         self._plumbing = plumbing
         self.host = self._make_host()
         self.control = ControlThread(

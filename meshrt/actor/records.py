@@ -58,9 +58,13 @@ class RankRecords:
     Args:
         report: Sends a report to the root.
         keep: Writes a text to the log file.
+        typed: Whether the calling thread runs a line that a user has typed: its records are shown at the prompt.
     """
 
-    def __init__(self, report: Callable[[Report], None], keep: Callable[[str], None]) -> None:
+    def __init__(
+        self, report: Callable[[Report], None], keep: Callable[[str], None], typed: Callable[[], bool]
+    ) -> None:
+        self._typed = typed
         self._report = report
         self._keep = keep
         self._levels = LogLevels({})
@@ -91,6 +95,9 @@ class RankRecords:
         original = self._original = logging.Logger.callHandlers
 
         def call_handlers(logger: logging.Logger, record: logging.LogRecord) -> None:
+            if self._typed():
+                original(logger, record)
+                return
             way = _way(logger, record.levelno)
             if way.any or not way.whole:  # without a handler, Python prints it
                 original(logger, record)

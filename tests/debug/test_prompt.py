@@ -123,6 +123,16 @@ def test_a_time_out_that_is_typed_ends_while_those_of_the_program_are_suspended(
         assert answer.get(WAIT) == 10
 
 
+def test_what_a_typed_line_logs_is_shown_at_the_prompt() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    with desk() as root:
+        answer = worker.wait.call_one()
+        root.stopped()
+        assert root.show("!import logging; logging.getLogger('typed').warning('here')").text == "here\n"
+        root.let_go()
+        assert answer.get(WAIT) == 10
+
+
 def gated(root: Desk, folder: Path) -> tuple[Path, Path]:
     """Have ``places`` at the prompt, the paths that are returned, and ``iterate()``, which waits for the second one."""
     inside, gate = folder / "inside", folder / "gate"

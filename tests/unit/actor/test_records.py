@@ -26,7 +26,7 @@ class Rank:
     def __init__(self) -> None:
         self.sent: list[Logged] = []
         self.kept: list[str] = []
-        self.records = RankRecords(self._report, self.kept.append)
+        self.records = RankRecords(self._report, self.kept.append, lambda: False)
         self.logger = logging.getLogger(NAME)
 
     def _report(self, report: Report) -> None:
