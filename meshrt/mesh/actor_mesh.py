@@ -320,7 +320,7 @@ class ActorMesh(MeshTrait, Generic[A]):
 
     def _repr_html_(self) -> str:
         """Its endpoints, for notebooks."""
-        from meshrt.show.html import html_table  # start-up: for notebooks only
+        from meshrt.show.table import html_table  # start-up: for notebooks only
 
         found = endpoints_of(self._class)
         rows = [(spec, _first_line(self._class, name)) for name, spec in found.items()]

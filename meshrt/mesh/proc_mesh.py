@@ -530,7 +530,7 @@ class ProcMesh(MeshTrait):
 
     def _repr_html_(self) -> str:
         """Its dimensions, for notebooks."""
-        from meshrt.show.html import html_table  # start-up: for notebooks only
+        from meshrt.show.table import html_table  # start-up: for notebooks only
 
         return html_table(repr(self), ("dimension", "size"), self.sizes.items())
 

@@ -10,6 +10,7 @@ what Python does with it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -103,14 +104,20 @@ class RecordsOfRanks:
             self._waiting.append(waiting)
             self._size += waiting.size
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="meshrt-logging", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="meshrt-logging", daemon=True)
+                with contextlib.suppress(RuntimeError):  # the interpreter exits, and starts none: `end` handles them
+                    thread.start()
+                    self._thread = thread
             self._condition.notify_all()
 
     def end(self) -> None:
         """Have those that wait handled, and end the thread. After the loop."""
         thread = self._thread
-        if thread is None or thread is threading.current_thread():  # a handler may end the program
+        if thread is threading.current_thread():  # a handler may end the program
+            return
+        if thread is None:
+            self._over = True
+            self._run()
             return
         deadline = time.monotonic() + _PATIENCE
         with self._condition:

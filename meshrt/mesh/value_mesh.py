@@ -186,7 +186,7 @@ class ValueMesh(MeshTrait, Generic[R]):
 
     def _repr_html_(self) -> str:
         """As `__repr__`, for notebooks."""
-        from meshrt.show.html import html_table  # start-up: for notebooks only
+        from meshrt.show.table import html_table  # start-up: for notebooks only
 
         return html_table(f"ValueMesh{self._own_shape}", ("ranks", "value"), *self._rows())
 

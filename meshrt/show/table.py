@@ -6,15 +6,16 @@ pipe the whole table is written: `columns` returns no width there.
 
 from __future__ import annotations
 
+import html
 import shutil
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshrt.escapes import escaped_line
 from meshrt.show.text import cut, width_of
 
-__all__ = ["Room", "columns", "fitted", "padded", "table", "widths"]
+__all__ = ["Room", "columns", "fitted", "html_table", "padded", "table", "widths"]
 
 #: Characters around and between columns, of a table without lines and with lines.
 _PLAIN, _GRID = (0, 2), (4, 3)
@@ -122,3 +123,13 @@ def _cut(heads: Sequence[str], cells: Sequence[list[str]], limit: int, room: Roo
         most = max(room.cut[head], len(head) + _BESIDE, widest[index] - excess)
         for row in cells:
             row[index] = cut(row[index], most)
+
+
+def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]], below: str = "") -> str:
+    """Return a table for a notebook, with a title, and maybe a line below it. All texts are escaped."""
+    from tabulate import tabulate  # start-up: only notebooks need it
+
+    # Texts stay as they are: "1e3" is no number.
+    table = tabulate([[str(cell) for cell in row] for row in rows], head, tablefmt="html", disable_numparse=True)
+    lines = [f"<p><code>{html.escape(title)}</code></p>", str(table)]
+    return "\n".join([*lines, f"<p>{html.escape(below)}</p>"] if below else lines)

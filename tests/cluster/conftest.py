@@ -37,7 +37,7 @@ class Cluster:
         self.inside = made[0].switch.inside
         #: What begins the command of each agent: words can be added that set variables.
         self.agents = {machine.name: machine.command("env", "HOME=/tmp/home") for machine in made}
-        self.environment = {**os.environ, "AGENTS": json.dumps(self.agents)}
+        self.environment = {**os.environ, "AGENTS": json.dumps(self.agents), "MESHRT_LOGS": "fold=off"}
 
     def start(
         self, *words: str, program: Path = PROGRAM, agents: Mapping[str, Sequence[str]] | None = None

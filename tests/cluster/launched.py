@@ -42,7 +42,9 @@ class Launched:
         """Start a command of a user on a machine."""
         machine = self.machines[on]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        environment = machine.environment(PATH=path, PYTHONUNBUFFERED="1", **{"HOME": HOME, **self.more, **more})
+        environment = machine.environment(
+            PATH=path, PYTHONUNBUFFERED="1", MESHRT_LOGS="fold=off", **{"HOME": HOME, **self.more, **more}
+        )
         program: subprocess.Popen[str] = machine.start(
             *words,
             env=environment,

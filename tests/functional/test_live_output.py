@@ -86,17 +86,20 @@ def test_a_limit_counts_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_it_changes_while_the_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line is waited for before the next change: what is on its way is shown as is wanted when it comes."""
+    """Each line is waited for before the next change: what is on its way is shown as is wanted when it comes.
+
+    So a rank says nothing, where that is hidden, that a later change would show.
+    """
     out = Screen.instead_of("stdout", monkeypatch)
     first, second = (proc_mesh(n=2, name=name).spawn(name, Printer) for name in ("first", "second"))
     meshrt.logs("ranks(0)")
     first.say.call("one").get(20)
     out.wait_for("[first n=0] one\n")
     meshrt.logs("ranks(1)", mesh=second)
-    second.say.call("two").get(20)
+    second.slice(n=1).say.call("two").get(20)
     out.wait_for("[second n=1] two\n")
     meshrt.logs(None, mesh=second)
-    second.say.call("three").get(20)
+    second.slice(n=0).say.call("three").get(20)
     out.wait_for("[second n=0] three\n")
     meshrt.logs("on", mesh=second)
     meshrt.logs("off")

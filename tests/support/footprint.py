@@ -11,6 +11,8 @@ import psutil
 
 __all__ = ["Footprint", "marked_processes"]
 
+_OF_PROGRAM = ("descriptor ", "thread meshrt-")
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -27,10 +29,11 @@ class Footprint:
         """Return what is here and was not there before.
 
         Args:
-            of_program: A program goes on, which may have opened descriptors, for its store for example: without those.
+            of_program: A program goes on, which may have opened descriptors, for its store for example, and started
+                threads of the runtime: without those.
         """
         found = sorted(self.items - before.items)
-        return [item for item in found if not item.startswith("descriptor ")] if of_program else found
+        return [item for item in found if not item.startswith(_OF_PROGRAM)] if of_program else found
 
 
 def _descriptors() -> list[str]:

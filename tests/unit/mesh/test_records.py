@@ -228,3 +228,17 @@ def test_any_level_of_python_can_be_sent() -> None:
             levels = bench.levels.of(mesh)
             assert control_frame(Event(levels.name(), body_of(levels)), ("m", 0))
             assert type(levels.levels[NAME]) is int
+
+
+def test_what_comes_when_no_thread_can_be_started_is_handled_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with a_bench() as bench:
+        handler = Taking()
+        handler.go_on.set()
+        bench.logger.addHandler(handler)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        bench.log("the last words")
+        bench.records.end()
+        assert [record.getMessage() for record in handler.found] == ["the last words"]
