@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["meshrt.pytest_plugin", "tests.support.watchdog"]
+pytest_plugins = ["meshrt.pytest_plugin", "tests.support.processor_time", "tests.support.watchdog"]
 
 HERE = Path(__file__).resolve().parent
 
