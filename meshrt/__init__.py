@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from meshrt.engine.command import CommandEngine, ssh
     from meshrt.engine.local import LocalEngine
     from meshrt.engine.ray_engine import RayEngine
+    from meshrt.engine.start import proc_mesh
     from meshrt.errors import (
         ActorAborted,
         ActorError,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from meshrt.mesh.nursery import Nursery, nursery
     from meshrt.mesh.own_ranks import this_proc
     from meshrt.mesh.ports import Port
-    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, logs, proc_mesh, this_host
+    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, logs, this_host
     from meshrt.mesh.program import shutdown_context
     from meshrt.mesh.restarts import Restart
     from meshrt.mesh.several import Accumulator, as_completed, gather, wait
@@ -129,7 +130,7 @@ _HOME = {
     "logs": "meshrt.mesh.proc_mesh",
     "memory": "meshrt.memory",
     "nursery": "meshrt.mesh.nursery",
-    "proc_mesh": "meshrt.mesh.proc_mesh",
+    "proc_mesh": "meshrt.engine.start",
     "put": "meshrt.store.put",
     "Restart": "meshrt.mesh.restarts",
     "record": "meshrt.failure.telling",

@@ -38,8 +38,9 @@ from __future__ import annotations
 import signal as _signal
 import time as _time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from meshrt.escapes import escaped
 from meshrt.files import RUNTIME_FILES
@@ -386,8 +387,7 @@ class HostLost(SupervisionError):
         return f"was lost: the agent of host {self.place.host or '?'} is gone{why}"
 
 
-@dataclass(frozen=True)
-class MeshFailure:
+class MeshFailure(msgspec.Struct, frozen=True):
     """What has failed on a mesh at about one time: given to ``__supervise__`` of the actor that made the mesh.
 
     Attributes:

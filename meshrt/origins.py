@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["RankPlace", "RemoteException"]
 
 
-@dataclass(frozen=True, slots=True)
-class RankPlace:
+class RankPlace(msgspec.Struct, frozen=True):
     """Where an error happened: the identity of one rank, in readable form.
 
     ``rank`` is the base rank; ``coordinates`` are those of the view through which the call came.
@@ -33,8 +32,7 @@ class RankPlace:
         return f"{self.actor} {self.where}" if self.actor else self.where
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteException:
+class RemoteException(msgspec.Struct, frozen=True):
     """An exception as plain data: it can be sent even if the object itself cannot be pickled."""
 
     type: str

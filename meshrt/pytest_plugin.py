@@ -41,7 +41,7 @@ def meshrt_mesh() -> Iterator[MeshMaker]:
     Behind the test all of them are stopped. The test fails if it has left other meshes running, or if there is an error
     of a rank that nobody has read.
     """
-    from meshrt.mesh.proc_mesh import proc_mesh  # start-up: see above
+    from meshrt.engine.start import proc_mesh  # start-up: see above
     from meshrt.mesh.program import running_root, start_root  # start-up: as above
 
     meshes = MeshesOfTest(start_root())

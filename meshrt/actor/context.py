@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
+
+import msgspec
 
 from meshrt.actor.ending import ActorEnds
 from meshrt.errors import UsageError
@@ -121,8 +122,7 @@ SCRIPT: ActorInstance = ActorInstance("root", "", "", Shape.unity().extent.point
 _call_lock = threading.RLock()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class CallContext:
+class CallContext(msgspec.Struct, eq=False):
     """One message as it runs; its properties are computed when they are first read."""
 
     instance: ActorInstance

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
+
+import msgspec
 
 from meshrt.errors import NotAnEndpointError, UsageError
 
@@ -101,8 +102,7 @@ def concurrent_endpoint(method: F | None = None, *, explicit_response_port: bool
     return method
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointSpec:
+class EndpointSpec(msgspec.Struct, frozen=True):
     """One endpoint of an actor class."""
 
     name: str

@@ -12,10 +12,11 @@ import inspect
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack
+import msgspec
+from msgspec.structs import replace
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.described import name_taken
@@ -48,8 +49,7 @@ Parts = list[Buffer]
 Token = contextvars.Token[CallContext | None]
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Execution:
+class Execution(msgspec.Struct, eq=False):
     """A decoded message, ready to run. Its method is of the user's class: plain, a coroutine function, or not found."""
 
     call_id: int

@@ -19,8 +19,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from types import FrameType
+
+from msgspec.structs import replace
 
 from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import ActorInstance, CallContext

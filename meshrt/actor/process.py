@@ -23,9 +23,10 @@ import threading
 import time
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost

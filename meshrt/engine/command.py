@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshrt.engine.agent_process import AGENT_PROGRAM
 from meshrt.engine.interpreter import AGENT_MODULE, NO_FILE, SCRIPT_PYTHON, why_ended
-from meshrt.engine.local import AGENT_PROGRAM, Started
+from meshrt.engine.local import Started
 from meshrt.errors import SpawnError, UsageError
 from meshrt.host.osutil import RUN_VARIABLE
 from meshrt.mesh.engine import Invitation, Placed, Program, Request

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
+import msgspec
+
+from meshrt.engine.agent_process import start_agent, take_early
 from meshrt.host.family import is_of_block
-from meshrt.host.osutil import RUN_VARIABLE, kill_child, kill_run
+from meshrt.host.osutil import kill_child, kill_run
 from meshrt.mesh.engine import Placed, Program, Request
 from meshrt.store.machine import machine_of
-from meshrt.transport.helper import interpreter
 from meshrt.transport.kernel import is_stopped
 from meshrt.transport.link import Link
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.frames import control_decoder
 
-__all__ = ["AGENT_PROGRAM", "LocalAgent", "LocalEngine", "Started"]
-
-AGENT_PROGRAM = Path(__file__).with_name("agent_main.py")
+__all__ = ["LocalAgent", "LocalEngine", "Started"]
 
 
 class Started:
@@ -90,8 +87,7 @@ class LocalAgent(Started):
         kill_run(self.mark, lambda pid: is_of_block(pid, families))
 
 
-@dataclass(frozen=True)
-class LocalEngine:
+class LocalEngine(msgspec.Struct, frozen=True):
     """One agent on this machine; with ``agents=N``, N of them, each as one host (``name~0`` ...)."""
 
     agents: int = 1
@@ -113,22 +109,5 @@ class LocalEngine:
 
     @staticmethod
     def _start(host: str, program: Program) -> LocalAgent:
-        mark = program.new_mark()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            process = subprocess.Popen(
-                [*interpreter(), str(AGENT_PROGRAM), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                # A session of its own: Ctrl-C at the terminal reaches the script alone.
-                start_new_session=True,
-                env={**os.environ, RUN_VARIABLE: mark},
-            )
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        return LocalAgent(host, mark, process, Link(ours, control_decoder()), program.directory)
+        mark, process, link = take_early() or start_agent(program.new_mark())
+        return LocalAgent(host, mark, process, Link(link, control_decoder()), program.directory)

@@ -8,7 +8,7 @@ at which two clocks may drift apart (`DRIFT`). The source of both ideas is NTP (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["DRIFT", "ClockComparison", "HostClock"]
 
@@ -17,8 +17,7 @@ __all__ = ["DRIFT", "ClockComparison", "HostClock"]
 DRIFT = 0.0006
 
 
-@dataclass(frozen=True, slots=True)
-class HostClock:
+class HostClock(msgspec.Struct, frozen=True):
     """How to read the times of a host.
 
     Attributes:

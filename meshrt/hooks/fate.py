@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from meshrt.errors import (
     Disconnected,
     HostLost,
@@ -77,7 +79,7 @@ class Fate:
         others: Sequence[RankPlace] = (),
     ) -> MeshError:
         """Make the error that a call to this rank raises; ``place`` gets host and pid from here."""
-        place = replace(place, host=self.host or place.host, pid=self.pid or place.pid)
+        place = msgspec.structs.replace(place, host=self.host or place.host, pid=self.pid or place.pid)
         common: dict[str, Any] = {"endpoint": endpoint, "may_have_run": may_have_run, "others": others}
         match self.kind:
             case "died":

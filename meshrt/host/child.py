@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from meshrt.hooks.facts import Body
 from meshrt.host.family import join_family
 from meshrt.host.osutil import die_with_parent, forget_bytes, set_command_line, set_name
@@ -35,7 +37,7 @@ _DUMP_MAX = 64 << 10
 __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Birth:
     """The data that a rank is given at its birth."""
 
@@ -64,8 +66,7 @@ class Birth:
     certificate: Certificate | None = field(default=None, repr=False)
 
 
-@dataclass
-class Plumbing:
+class Plumbing(msgspec.Struct):
     """The rank's ends of its sockets and pipes; the pipes are -1 where it keeps its own output."""
 
     control: socket.socket
@@ -91,8 +92,7 @@ class Plumbing:
                 os.close(pipe)
 
 
-@dataclass(eq=False)
-class Child:
+class Child(msgspec.Struct, eq=False):
     """The agent's side of one rank."""
 
     birth: Birth

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, NamedTuple, Protocol
+
+import msgspec
 
 from meshrt.errors import UsageError
 from meshrt.transport.link import Link
@@ -21,9 +22,7 @@ __all__ = [
     "Placed",
     "Program",
     "Request",
-    "default_engine",
     "engine_of",
-    "use_engine",
 ]
 
 
@@ -144,8 +143,7 @@ class OpenProgram(Program, Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a mesh asks of an engine.
 
     Attributes:
@@ -181,20 +179,6 @@ class DefaultEngine(Engine, Protocol):
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """Return the dimensions of a mesh, given those that the script says. Raises SpawnError: hosts are missing."""
-
-
-_default: DefaultEngine | None = None
-
-
-def use_engine(engine: DefaultEngine | None) -> None:
-    """Have meshes of this process be placed by ``engine``, unless the script names one; None: by the local engine."""
-    global _default
-    _default = engine
-
-
-def default_engine() -> DefaultEngine | None:
-    """Return what `use_engine` was given."""
-    return _default
 
 
 #: Module and class of each engine that has a name; made without arguments. Loaded by name: they are above this floor.

@@ -7,7 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from meshrt.errors import SpawnError
 from meshrt.mesh.agents import AgentLink

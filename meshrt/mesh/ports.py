@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 import time
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar, cast
 
 import msgpack
+import msgspec
 
 from meshrt.actor.context import current_call
 from meshrt.actor.inboxes import Arrived, Inbox
@@ -270,7 +270,7 @@ class _Sender:
         self.ended(fate.error(self._place(), "send", may_have_run=True))
 
     def _place(self) -> RankPlace:
-        return dataclasses.replace(self._target.place(0), actor="port")
+        return msgspec.structs.replace(self._target.place(0), actor="port")
 
 
 class _Room(Settled[None]):

@@ -14,7 +14,8 @@ from meshrt.actor.errors import why_ended
 from meshrt.actor.replacing import replacement_of
 from meshrt.errors import UsageError
 from meshrt.mesh.actor_mesh import ActorMesh
-from meshrt.mesh.engine import default_engine, engine_of
+from meshrt.mesh.default_engine import default_engine
+from meshrt.mesh.engine import engine_of
 from meshrt.mesh.environment import EnvOption
 from meshrt.mesh.future import Future, done
 from meshrt.mesh.hosts import Hosts, first_ranks, grace_of
@@ -44,56 +45,28 @@ if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
     from meshrt.mesh.handle import ActorMesh as Handle
 
-__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "logs", "proc_mesh", "this_host"]
+__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "logs", "make_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
 P = ParamSpec("P")
 Setup = Callable[[], object] | None
 
 
-def proc_mesh(
+def make_mesh(
     *,
-    name: str = "",
-    env: EnvOption = None,
-    setup: Callable[[], object] | None = None,
-    preload: Iterable[str] = (),
-    post_mortem: PostMortem = None,
-    devices: Devices = "all",
-    watchdog: float | None = None,
-    dap: int | None = None,
-    logs: str | None = None,
-    engine: Engine | str | None = None,
-    **sizes: int,
+    name: str,
+    env: EnvOption,
+    setup: Callable[[], object] | None,
+    preload: Iterable[str],
+    post_mortem: PostMortem,
+    devices: Devices,
+    watchdog: float | None,
+    dap: int | None,
+    logs: str | None,
+    engine: Engine | str | None,
+    sizes: dict[str, int],
 ) -> ProcMesh:
-    """Start one process per point of a mesh and return it; does not wait for them.
-
-    ``proc_mesh(hosts=4, gpus=4)``: dimensions in the order given, row-major. Without any: the GPUs of this machine
-    (dimension ``gpus``), or a single rank where there are none. Under ``meshrt launch``, what is missing of ``hosts``
-    and ``gpus`` is all hosts of the launcher, and the GPUs of each.
-
-    Args:
-        name: Shown in listings; a short one is made up.
-        env: Environment variables for the ranks: a dict, or a function of the `Point` that returns one; it may be an
-            ``async def``. It runs here.
-        setup: Runs once in every rank before the first actor is built; it may be an ``async def``.
-        preload: Modules imported once, before the ranks are forked.
-        post_mortem: What ranks do when an endpoint raises: True stops them there for the debugger, "dump" writes a file
-            for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
-        devices: "own" shows each rank one GPU: rank 0 of a host the first of those that the host was given, rank 1 the
-            second, and so on (``CUDA_VISIBLE_DEVICES``; in torch it is ``cuda:0``). "all" shows each rank all of them.
-        watchdog: Seconds after which a call of the script that is not answered is reported on the terminal, with the
-            ranks and where they are; and again after twice the time. The call goes on.
-        dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
-            ``meshrt dap``. The ranks need debugpy then (``meshrt dap --help``).
-        logs: What the terminal shows of the output of these ranks, as in `logs`: ``"off"``, ``"ranks(0)"``,
-            ``"fold=0.5 limit=100"``. None leaves it to `logs` and ``MESHRT_LOGS``.
-        engine: Places the host agents; this machine by default, the hosts of the launcher under ``meshrt launch``. Also
-            by name: "local", "ray". See `meshrt.engine`.
-        **sizes: Dimension to size, each >= 1.
-    Raises:
-        UsageError: A size, a name or an option is invalid.
-        SpawnError: This machine cannot hold so many processes.
-    """
+    """Do what `meshrt.proc_mesh` says."""
     seconds = None
     if watchdog is not None:
         seconds = check_watchdog(watchdog)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from meshrt.mesh.run_id import take_run_id
 from meshrt.store.limits import LOGS_LIMIT, RUNS_LIMIT, size_asked_for, store_limit
 from meshrt.store.machine import machine_of
 from meshrt.transport import directories, dirlock
@@ -53,7 +54,7 @@ class Run:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.run_id: str = secrets.token_hex(4)
+        self.run_id: str = take_run_id()
         self.pid: int = os.getpid()
         #: Seconds since the epoch; for display only: deadlines use the monotonic clock.
         self.started: float = time.clock_gettime(time.CLOCK_REALTIME)

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from meshrt.errors import SelectionError, UsageError
 
@@ -40,8 +42,7 @@ _WORD = re.compile(r"[^\s,]+")
 _BETWEEN = re.compile(r"[\s,]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A setting that was parsed.
 
     Attributes:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from meshrt.errors import UsageError
-from meshrt.mesh.engine import default_engine
+from meshrt.mesh.default_engine import default_engine
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry

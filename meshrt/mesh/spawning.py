@@ -12,8 +12,9 @@ from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.host.limits import check_limits
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.births import Births
+from meshrt.mesh.default_engine import default_engine
 from meshrt.mesh.ending import Ending
-from meshrt.mesh.engine import Request, default_engine
+from meshrt.mesh.engine import Request
 from meshrt.mesh.host_agents import HostAgents
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.lifecycle import Lifecycle

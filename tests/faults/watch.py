@@ -70,8 +70,8 @@ def next_agents_with(settings: str, folder: Path, monkeypatch: pytest.MonkeyPatc
     """As `agents_with`, and those that there are stay."""
     program = folder / "agent.py"
     program.write_text(_AGENT.format(path=sys.path, settings=settings))
-    for engine in ("local", "command"):
-        monkeypatch.setattr(f"meshrt.engine.{engine}.AGENT_PROGRAM", program)
+    for user in ("agent_process", "command"):
+        monkeypatch.setattr(f"meshrt.engine.{user}.AGENT_PROGRAM", program)
 
 
 def descendants(pid: int) -> list[int]:

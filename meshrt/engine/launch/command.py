@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable, Generator
 
 from meshrt.commandline.command import Arguments
+from meshrt.engine.agent_process import AGENT_PROGRAM
 from meshrt.engine.launch.binding import unbind
 from meshrt.engine.launch.hosts import LaunchEngine, identity
 from meshrt.engine.launch.launchers import JOB, Launched, detect
 from meshrt.engine.launch.rendezvous import ROOT, SECRET_FILE, Rendezvous, choose
 from meshrt.engine.launch.script import Script
-from meshrt.engine.local import AGENT_PROGRAM
 from meshrt.errors import UsageError
-from meshrt.mesh.engine import use_engine
+from meshrt.mesh.default_engine import use_engine
 from meshrt.mesh.program import start_root
 from meshrt.transport.helper import interpreter
 

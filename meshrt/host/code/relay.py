@@ -11,7 +11,6 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -46,13 +45,12 @@ class _Waiting(NamedTuple):
     answer: Callable[[Code], object]
 
 
-@dataclass
-class _Entry:
+class _Entry(msgspec.Struct):
     """What was asked for: the last answer, when it came, and those who wait for the next one."""
 
     answer: Code | None = None
     came: float = 0.0
-    waiting: list[_Waiting] = field(default_factory=list)
+    waiting: list[_Waiting] = msgspec.field(default_factory=list)
 
 
 class Kept:

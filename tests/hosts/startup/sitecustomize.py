@@ -12,10 +12,12 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Placed, Program, Request
@@ -24,7 +26,7 @@ __all__ = ["COMMANDS", "TwoHosts"]
 
 #: An environment variable: names of hosts, and what the command begins with that starts an agent there, as JSON.
 COMMANDS = "MESHRT_TEST_HOSTS"
-_ENGINE = "meshrt.mesh.engine"
+_ENGINE = "meshrt.mesh.default_engine"
 
 
 class _Quiet:

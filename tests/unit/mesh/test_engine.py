@@ -6,9 +6,9 @@ import pytest
 
 from meshrt.engine.local import LocalEngine
 from meshrt.engine.ray_engine import RayEngine
+from meshrt.engine.start import proc_mesh
 from meshrt.errors import UsageError
 from meshrt.mesh.engine import engine_of
-from meshrt.mesh.proc_mesh import proc_mesh
 
 
 def test_a_name_is_an_engine_without_arguments() -> None:

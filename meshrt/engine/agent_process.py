@@ -1,0 +1,109 @@
+"""A process of this machine that is an agent: how it is started, and how one is started early.
+
+An agent takes as long to load what it needs as a script. `started_early` starts the one that the first mesh of a
+program will most probably need before the script loads its part, so that both do so at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.mesh.default_engine import default_engine
+from meshrt.mesh.run_id import next_run_id
+from meshrt.transport.helper import interpreter
+
+__all__ = ["AGENT_PROGRAM", "AgentProcess", "start_agent", "started_early", "take_early"]
+
+AGENT_PROGRAM = Path(__file__).with_name("agent_main.py")
+
+
+class AgentProcess(NamedTuple):
+    """An agent that was started.
+
+    Attributes:
+        mark: Marks every process below it, see `RUN_VARIABLE`.
+        socket: This end of its control link; it ends when that is closed.
+    """
+
+    mark: str
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+
+    def undo(self) -> None:
+        """End it, and wait for that."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+_early: AgentProcess | None = None
+
+
+def start_agent(mark: str) -> AgentProcess:
+    """Start an agent; does not wait for it. Raises OSError: no process or descriptor is free."""
+    ours, theirs = map(_above_standard, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
+    try:
+        process = subprocess.Popen(
+            [*interpreter(), str(AGENT_PROGRAM), str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            # A session of its own: Ctrl-C at the terminal reaches the script alone.
+            start_new_session=True,
+            env={**os.environ, RUN_VARIABLE: mark},
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return AgentProcess(mark, process, ours)
+
+
+def _above_standard(end: socket.socket) -> socket.socket:
+    """Return the socket with another descriptor than a standard stream has, which may be closed in this process."""
+    if end.fileno() > 2:
+        return end
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
+
+
+@contextlib.contextmanager
+def started_early(local: bool) -> Iterator[None]:
+    """Have an agent start now if this is the first mesh of this process; end it if the block has not taken it.
+
+    Args:
+        local: Whether the local engine is asked for. It is not used where there is another default.
+    """
+    global _early
+    # Loaded where a mesh or a rank is, or was: then there is an agent, or little is left to load.
+    if not local or default_engine() is not None or "meshrt.transport.process" in sys.modules:
+        yield
+        return
+    with contextlib.suppress(OSError):  # who starts it again says why it cannot be started
+        _early = start_agent(f"{next_run_id()}.0")
+    try:
+        yield
+    finally:
+        left = take_early()
+        if left is not None:
+            left.undo()
+
+
+def take_early() -> AgentProcess | None:
+    """Return the agent that was started early, once."""
+    global _early
+    taken, _early = _early, None
+    return taken
