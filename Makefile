@@ -21,21 +21,24 @@ export PIP_USER := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: demo test smoke hosts check format bench nightly soak fuzz house clean help FORCE
+.PHONY: demo test slow smoke hosts check format bench nightly soak fuzz house clean help FORCE
 
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
 
 # Four workers, also where there are two processors: the tests wait as long as they compute.
 test: $(VENV)/.test  ## run the tests (ARGS goes to pytest; -n 0 runs them in one process)
-	@$(if $(ARGS),,echo "about 20 minutes on two processors; make smoke takes one" >&2)
+	@$(if $(ARGS),,echo "about 8 minutes on two processors; make smoke takes one" >&2)
 	@$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
+
+slow: $(VENV)/.test  ## run the tests that `make test` leaves to `.ci/run`: each takes seconds of processor time
+	@$(PY) -m pytest -n 4 --dist worksteal -m "slow and not nightly" $(ARGS)
 
 # Calls, meshes, the debugger at a prompt and in a shell, what travels, and the demo.
 SMOKE := $(patsubst %,tests/%.py,test_examples $(patsubst %,functional/test_%,endpoints meshes views future handles) \
 	debug/test_story debug/test_prompt)
 smoke: $(VENV)/.test  ## run a part of the tests that takes a minute
-	@$(PY) -m pytest -n 4 --dist worksteal $(SMOKE) tests/unit/wire tests/unit/mesh tests/unit/commandline $(ARGS)
+	@$(PY) -m pytest -n 4 --dist worksteal -m "not nightly and not slow" $(SMOKE) tests/unit/wire tests/unit/mesh tests/unit/commandline $(ARGS)
 
 hosts: $(VENV)/.test  ## run the functional and fault tests, as `make test`, with their ranks on two hosts made of namespaces
 	@$(PY) -m tests.hosts -n 4 --dist worksteal $(ARGS)

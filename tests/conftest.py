@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["meshrt.pytest_plugin", "tests.support.processor_time", "tests.support.watchdog"]
 
 HERE = Path(__file__).resolve().parent
+#: Of `addopts` in pyproject.toml.
+_USUAL = "not nightly and not slow"
 
 #: Folders whose tests start processes: each test there is checked for what it leaves.
 CHECKED = frozenset({"functional", "faults", "debug", "dap", "hosts"})
@@ -130,6 +132,12 @@ ONE_PYTHON = (
         )
     ),
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run the slow tests, too, of files that are named, unless -m says otherwise."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS and config.option.markexpr == _USUAL:
+        config.option.markexpr = "not nightly"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -44,6 +44,7 @@ def python_of(page: Path) -> list[Block]:
     return [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == "python"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if python_of(page)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
     blocks = python_of(page)

@@ -14,6 +14,7 @@ from tests.support.waiting import wait_until
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.slow
 def test_the_demo_plays_the_session_and_the_program_ends_well(tmp_path: Path) -> None:
     done = run_python(str(ROOT / "examples" / "demo.py"), cwd=tmp_path, seconds=110)
     assert done.returncode == 0

@@ -319,6 +319,7 @@ def test_there_are_sources() -> None:
     assert {FACADE, SERVICES, PLUGINS, *CODECS} <= paths
 
 
+@pytest.mark.slow
 def test_imports_go_up() -> None:
     check(imports_go_up)
 
@@ -335,6 +336,7 @@ def test_objects_are_decoded_in_the_codec() -> None:
     check(objects_are_decoded_in_the_codec)
 
 
+@pytest.mark.slow
 def test_the_engine_is_known_in_its_folder() -> None:
     check(engine_is_known_in_its_folder)
 
@@ -364,6 +366,7 @@ def test_what_is_shown_is_made_in_one_place() -> None:
     check(is_shown_in_one_way)
 
 
+@pytest.mark.slow
 def test_no_open_interface() -> None:
     check(no_open_interface)
 

@@ -40,6 +40,7 @@ def test_manifests_are_valid(path: Path) -> None:
         check(document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_a_wrong_field_anywhere_is_found(path: Path) -> None:
     """What is checked above can fail: in each map of each document, an unknown field does."""

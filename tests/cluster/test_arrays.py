@@ -61,6 +61,7 @@ def three(_machines: list[Machine]) -> Iterator[Cluster]:
         assert machine.run("ls", "/dev/shm").stdout == ""
 
 
+@pytest.mark.slow
 def test_an_array_to_all_ranks_goes_from_host_to_host(three: Cluster) -> None:
     program = Program(three, "once")
     program.says("ready")
@@ -97,6 +98,7 @@ def referred(machines: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_references_results_and_views(three: Cluster) -> None:
     assert Program(three, "references").lines() == referred(3)
 
@@ -131,6 +133,7 @@ def test_an_array_to_machines_that_let_nothing_in(three: Cluster) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_a_rank_has_sent_outlives_its_host(three: Cluster) -> None:
     program = Program(three, "sender_ends")
     program.says("kept")
@@ -139,6 +142,7 @@ def test_what_a_rank_has_sent_outlives_its_host(three: Cluster) -> None:
     assert program.lines() == ["first HostLost", f"totals {{{4 * SIZE}}}"]
 
 
+@pytest.mark.slow
 def test_the_agent_that_has_the_store_of_the_script_ends(three: Cluster) -> None:
     assert Program(three, "home_ends").lines() == [f"held {{{SIZE}}}", f"again {{{SIZE}}}", "another True"]
 

@@ -30,6 +30,7 @@ def _check(cluster: Cluster, seed: int, runs: int) -> None:
     assert (right + ambiguous, ambiguous, wrong) == (runs, silent, 0), done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_victim_is_named(cluster: Cluster) -> None:
     """Each rank is the cause of one of these programs; all raise, and all victims leave evidence."""

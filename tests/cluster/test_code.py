@@ -135,6 +135,7 @@ def test_a_breakpoint_in_fetched_code_shows_its_text(cluster: Cluster, script: P
     assert (program.returncode, "values [4, 4, 4, 4]" in out) == (0, True), err
 
 
+@pytest.mark.slow
 @pytest.mark.one_python
 def test_an_ide_stops_in_fetched_code_at_its_path_on_the_machine_of_the_script(
     cluster: Cluster, script: Path, tmp_path: Path
@@ -185,6 +186,7 @@ def test_a_python_without_packages_is_named(cluster: Cluster, script: Path) -> N
     assert " has no interpreter /no/such/python; python= names another one" in out, out + err
 
 
+@pytest.mark.slow
 def test_meshrt_may_be_elsewhere_on_a_host(cluster: Cluster, script: Path) -> None:
     package = Path(meshrt.__file__).parent
     for machine in cluster.machines:

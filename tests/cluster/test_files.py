@@ -33,6 +33,7 @@ def test_what_failures_leave_on_another_machine(cluster: Cluster, runs: Path) ->
     assert "n2" in report
 
 
+@pytest.mark.slow
 def test_a_rank_that_asks_for_more_memory_than_its_limit(cluster: Cluster, runs: Path) -> None:
     program = start(cluster, "memory", MESHRT_MEMORY_LIMIT="1GiB")
     out, err = program.communicate(timeout=100)

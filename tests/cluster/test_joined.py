@@ -63,6 +63,7 @@ def job() -> Iterator[Job]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_the_tools_see_the_ranks_of_both(job: Job) -> None:
     job.start()
     wait_until(lambda: "run{hosts=2,gpus=2} main" in job.meshrt("ps", fails=True), _SECONDS, "all have joined")
@@ -78,6 +79,7 @@ def test_the_tools_see_the_ranks_of_both(job: Job) -> None:
     assert [each[:2] for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_the_report_is_about_all_of_them(job: Job) -> None:
     job.start("3")
     ended = job.ended()

@@ -35,6 +35,7 @@ def mount(machine: Machine, secret: str, name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["indexed-job", "jobset", "pytorchjob"])
 def test_a_manifest_starts_the_script_on_its_pods(cluster: Launched, name: str) -> None:
     *_, document = documents(DIRECTORY / f"{name}.yaml")

@@ -97,6 +97,7 @@ def shared() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
+@pytest.mark.slow
 def test_by_variables_and_a_secret_file(launch: Launch) -> None:
     for index in (1, 0):
         launch.start(index, *LAUNCH, SCRIPT, "calls", "-x", **launch.known(index))
@@ -105,6 +106,7 @@ def test_by_variables_and_a_secret_file(launch: Launch) -> None:
     assert out.splitlines() == DONE
 
 
+@pytest.mark.slow
 def test_as_pods_of_an_indexed_job_whose_script_fails(launch: Launch) -> None:
     for index in (0, 1):
         pod = {"JOB_COMPLETION_INDEX": str(index), "HOSTNAME": f"train-{index}", "MESHRT_ROOT": "n1:40000"}
@@ -123,6 +125,7 @@ def test_a_script_that_ends_before_it_has_a_mesh(launch: Launch) -> None:
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.slow
 def test_by_a_file_that_both_see_and_an_earlier_job_has_left(launch: Launch, shared: Path) -> None:
     left = SharedFile(shared / "job-mine")
     left.publish(known_invitation([("10.7.0.1", 1)], b"of another job"))

@@ -75,6 +75,7 @@ def go_on(program: subprocess.Popen[str]) -> None:
     program.stdin.flush()
 
 
+@pytest.mark.slow
 def test_logs_shows_lines_of_both_machines_in_their_order(cluster: Cluster, runs: Path) -> None:
     program = start(cluster, "in_turn")
     wait_for_part(program)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.conftest import Cluster
 
 MIXED = Path(__file__).with_name("mixed.py")
 
 
+@pytest.mark.slow
 def test_ranks_of_all_machines_and_the_script_call_each_other(cluster: Cluster) -> None:
     done = cluster.start(program=MIXED)
     out, err = done.communicate(timeout=200)

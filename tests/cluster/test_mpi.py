@@ -58,6 +58,7 @@ def test_the_script_may_run_on_another_machine_than_mpirun(cluster: Launched) ->
     assert "the script is on n2" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_exit_status_of_the_script_is_that_of_mpirun(cluster: Launched) -> None:
     done = cluster.run(*MPIRUN, "exit", "7")
     assert done.returncode == 7, done.stderr

@@ -26,6 +26,7 @@ def three() -> Iterator[Cluster]:
 PLACING = Path(__file__).with_name("placing.py")
 
 
+@pytest.mark.slow
 def test_limits_and_gpus_are_those_of_each_machine(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = cluster.machines
     few = ["prlimit", "--nofile=150:150", "env", "HOME=/tmp/home", "CUDA_VISIBLE_DEVICES=6,7"]

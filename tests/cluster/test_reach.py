@@ -37,6 +37,7 @@ def test_a_machine_that_lets_nothing_in_is_reached_through_the_script(cluster: C
     assert "goes through the script" in err and "does not reach host n2" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [False, True])
 def test_machines_that_listen_where_nobody_reaches_them(cluster: Cluster, both: bool) -> None:
     first, second = cluster.machines

@@ -28,6 +28,7 @@ proc_mesh(n=1).spawn("worker", Worker).work.call(6).get()
 """
 
 
+@pytest.mark.slow
 def test_a_script_on_one_machine_starts_agents_on_both(cluster: Cluster) -> None:
     first, second = cluster.machines
     with sshd(cluster.machines):

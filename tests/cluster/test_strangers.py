@@ -104,6 +104,7 @@ def test_the_secrets_of_agents_are_in_no_argument_environment_or_file(guarded: G
 ALL_BUT_SILENT = [kind for kind in KINDS if kind != "silent"]
 
 
+@pytest.mark.slow
 @pytest.mark.row("H6")
 @pytest.mark.timeout(240)
 def test_each_is_closed_and_costs_nothing(guarded: Guarded) -> None:

@@ -120,6 +120,7 @@ def test_deadlines_wait_while_a_rank_of_another_machine_is_stopped(cluster: Clus
     assert (program.returncode, out) == (0, "held [7, 7, 7, 7]\n"), err
 
 
+@pytest.mark.slow
 def test_a_launcher_is_told_of_a_failure_on_another_machine(cluster: Cluster, tmp_path: Path) -> None:
     """By ``meshrt run``, as by a script; and ``meshrt postmortem`` has the report."""
     command = [*cluster.inside, sys.executable, "-m", "meshrt", "run", str(WORKING), "fail"]

@@ -20,6 +20,7 @@ ARRAYS = [
 ]
 
 
+@pytest.mark.slow
 def test_calls_go_from_machine_to_machine(cluster: Cluster) -> None:
     done = cluster.start("calls")
     out, err = done.communicate(timeout=100)
@@ -36,6 +37,7 @@ def test_calls_go_from_machine_to_machine(cluster: Cluster) -> None:
     assert out.count("from a rank") == 4
 
 
+@pytest.mark.slow
 def test_two_agents_of_one_machine_have_files_of_their_own(cluster: Cluster) -> None:
     """As have those of two machines that share a file system."""
     first, second = json.loads(cluster.environment["AGENTS"])
@@ -46,6 +48,7 @@ def test_two_agents_of_one_machine_have_files_of_their_own(cluster: Cluster) -> 
     assert "places ['n1']" in out and "asked ['n1', 'n1']" in out
 
 
+@pytest.mark.slow
 def test_tools_look_at_ranks_of_both(cluster: Cluster) -> None:
     program = cluster.start("stop")
     wait_until(lambda: cluster.meshrt("list", fails=True).count("| worker ") == 4, 60, "four stopped ranks")
@@ -57,6 +60,7 @@ def test_tools_look_at_ranks_of_both(cluster: Cluster) -> None:
     assert (program.returncode, "values [7, 7, 7, 7]" in out) == (0, True), err
 
 
+@pytest.mark.slow
 @pytest.mark.row("H1")
 def test_a_machine_that_is_cut_off_is_lost_and_has_ended_its_ranks_before(cluster: Cluster) -> None:
     program = cluster.start("loss")

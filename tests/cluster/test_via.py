@@ -92,6 +92,7 @@ def test_tools_that_look(via: Via) -> None:
         assert [each for each in expected if each not in told] == [], (words, told)
 
 
+@pytest.mark.slow
 def test_the_debugger_stops_ranks_at_a_line_of_a_file_that_is_only_there(via: Via) -> None:
     lines = [f"tbreak worker only_there.py:{line_of('the next')}", "wait worker 30", "p worker self.host"]
     lines += ["attach worker 1", "l", "c", "continue"]

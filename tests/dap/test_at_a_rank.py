@@ -45,6 +45,7 @@ def outputs(session: Session, category: str) -> list[str]:
     return [body["output"] for body in found if body.get("category") == category]
 
 
+@pytest.mark.slow
 def test_lines_for_the_mesh() -> None:
     trainer = proc_mesh(gpus=3).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

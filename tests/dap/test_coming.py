@@ -44,6 +44,7 @@ class Looks(Actor):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["argument", "environment"])
 def test_a_programs_own_port_costs_nothing_until_an_ide_comes(
     how: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -96,6 +96,7 @@ def test_its_private_names() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_it_comes_and_goes_without_a_trace() -> None:
     done = run_python("-m", rounds.__name__)
     # Nothing on the terminal of the user, nothing listened at, and nothing left.

@@ -112,6 +112,7 @@ def test_many_at_once_and_what_cannot_be_set(capfd: pytest.CaptureFixture[str]) 
         assert not printed("Error"), said
 
 
+@pytest.mark.slow
 def test_the_rank_is_given_back(begun: Begun) -> None:
     mesh = proc_mesh(gpus=1)
     trainer, other = mesh.spawn("trainer", Debugged), mesh.spawn("other", Debugged)

@@ -16,6 +16,7 @@ pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --gro
 DOUBLED = marked_line(SOURCE, "doubled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_debugging", [True, False], ids=["startDebugging", "debugpyAttach"])
 def test_announced_processes(tmp_path: Path, start_debugging: bool) -> None:
     with debuggee(tmp_path, children=2) as program:

@@ -38,6 +38,7 @@ def held(trainer: Any) -> list[tuple[int, int]]:
     return [facts[1:] for facts in trainer.facts.call().get(WAIT).values()]
 
 
+@pytest.mark.slow
 def test_ranks_come_and_go() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged, max_restarts=1)
     trainer.initialized.get(WAIT)
@@ -78,6 +79,7 @@ def test_ranks_come_and_go() -> None:
         assert not ide.problems
 
 
+@pytest.mark.slow
 def test_ranks_get_the_actor_that_they_are_meant_by() -> None:
     early = proc_mesh(n=1, name="early").spawn("trainer", Debugged)
     late = proc_mesh(n=2, name="late")
@@ -102,6 +104,7 @@ def test_ranks_get_the_actor_that_they_are_meant_by() -> None:
         assert not ide.problems
 
 
+@pytest.mark.slow
 @pytest.mark.row("D1")
 def test_an_ide_is_lost() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)

@@ -57,6 +57,7 @@ def attached_by_another_user(port: int, token: str) -> str:
         return line_of(process)
 
 
+@pytest.mark.slow
 @pytest.mark.row("D5")
 def test_a_port_that_another_user_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It learns a token that is worth nothing, then or later; and what listens at another port takes none of its."""

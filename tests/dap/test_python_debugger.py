@@ -33,6 +33,7 @@ ADDED: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_debugging", [True, False], ids=["startDebugging", "debugpyAttach"])
 def test_sessions(start_debugging: bool) -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)

@@ -32,6 +32,7 @@ def places(ide: Ide) -> set[tuple[str, int]]:
     return {(top["name"].rpartition(".")[2], top["line"]) for top in tops.values()}
 
 
+@pytest.mark.slow
 def test_breakpoints_steps_and_values() -> None:
     trainer = proc_mesh(hosts=2, gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
@@ -169,6 +170,7 @@ def can_be_asked(rank: Session, frame: Any) -> bool:
         return False  # it does not stand yet: another thread did first
 
 
+@pytest.mark.slow
 def test_pauses() -> None:
     mesh = proc_mesh(gpus=1)
     trainer = mesh.spawn("trainer", Debugged)

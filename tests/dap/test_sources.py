@@ -39,6 +39,7 @@ print(typed.double.call_one(4).get(), flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["sessions", "threads"])
 def test_a_class_that_no_file_has(view: str) -> None:
     with another_program(TYPED) as program, router(pid=program.pid) as served, served.ide(meshView=view) as ide:

@@ -42,6 +42,7 @@ def sockets() -> list[str]:
     return [path.name for path in Path(current_runtime().directory).glob("dap-*")]
 
 
+@pytest.mark.slow
 def test_sessions_through_pipes() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

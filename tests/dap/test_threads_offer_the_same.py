@@ -42,6 +42,7 @@ def attached(ide: Ide) -> list[int]:
     return list(found.values())
 
 
+@pytest.mark.slow
 def test_stops_of_all_kinds() -> None:
     trainer = proc_mesh(gpus=3).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
@@ -149,6 +150,7 @@ def test_an_ide_is_lost_and_another_one_comes() -> None:
         assert sorted(call.get(WAIT).values()) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_started_again() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged, max_restarts=1)
     pids = [facts[0] for facts in trainer.facts.call().get(WAIT).values()]

@@ -36,6 +36,7 @@ def line_of(ide: Ide, thread: int) -> Any:
     return ide.root.stack(thread)[0]["line"]
 
 
+@pytest.mark.slow
 def test_four_ranks() -> None:
     trainer = proc_mesh(gpus=4).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
@@ -117,6 +118,7 @@ def test_four_ranks() -> None:
         assert not call.done()
 
 
+@pytest.mark.slow
 def test_all_that_stand_step_and_forty_ranks_are_rows() -> None:
     trainer = proc_mesh(hosts=2, gpus=20).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
@@ -154,6 +156,7 @@ def rows(ide: Ide, *names: str) -> list[int]:
     return [int(row["id"]) for row in found]
 
 
+@pytest.mark.slow
 def test_what_raises_in_breakpoints_is_said_once() -> None:
     trainer = proc_mesh(gpus=4).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
@@ -175,6 +178,7 @@ def test_what_raises_in_breakpoints_is_said_once() -> None:
         assert categories.count("important") == 4 and "stdout" not in categories
 
 
+@pytest.mark.slow
 def test_a_silent_rank_keeps_nobody_waiting() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

@@ -34,6 +34,7 @@ def test_commands_in_a_row() -> None:
     assert "debugee 0-3: stopped at actors.py" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_what_a_script_leaves_behind_when_it_fails() -> None:
     done = debug("break test_cli.py:1", "tbreak test_cli.py:2", "clear 1", "continue debugee ranks(1)", "lst")
@@ -45,6 +46,7 @@ def test_what_a_script_leaves_behind_when_it_fails() -> None:
     assert debug("clear 2", "continue").stderr == "" == debug("lst").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_the_first_failure_ends_it() -> None:
     done = debug("attach debuge 1", "continue")
@@ -100,6 +102,7 @@ def test_no_program() -> None:
         assert done.returncode == 2 and expected in done.stderr
 
 
+@pytest.mark.slow
 def test_several_programs() -> None:
     proc_mesh(n=1).initialized.get(WAIT)
     with another_program() as other:

@@ -26,6 +26,7 @@ def meshrt(*words: str, code: int = 0) -> str:
     return done.stdout or done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_a_line_means_the_same_in_a_shell() -> None:
     with person() as me:
@@ -100,6 +101,7 @@ def test_attach_opens_the_prompt() -> None:
         assert me.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_tab_completes() -> None:
     def completed(*words: str) -> list[str]:

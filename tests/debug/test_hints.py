@@ -56,6 +56,7 @@ def tired() -> ActorMesh[Tired]:
     return proc_mesh(gpus=2).spawn("tired", Tired).get(WAIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -375,6 +375,7 @@ def test_the_mesh_is_stopped_while_a_coroutine_is_looked_at() -> None:
             answer.get(WAIT)
 
 
+@pytest.mark.slow
 def test_user_code_that_takes_the_signal(worker: Any, gate: Path) -> None:
     worker.take_signals.call_one().get(WAIT)
     with desk() as root:

@@ -175,6 +175,7 @@ def test_a_call_that_computes_is_stepped_over_and_interrupted() -> None:
         assert answer.get(WAIT) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
     ("name", "free", "result"),
@@ -229,6 +230,7 @@ def test_a_further_thread_that_steps_is_interrupted() -> None:
 LINES = ["while True: pass", "p [None for _ in iter(int, 1)]", "time.sleep(1000)", "await asyncio.sleep(1000)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actor", [Again, AsyncAgain])
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_that_does_not_end_is_broken(actor: type[Any], line: str) -> None:
@@ -249,6 +251,7 @@ def test_a_line_that_does_not_end_is_broken(actor: type[Any], line: str) -> None
         assert answer.get(WAIT) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actor", [Again, AsyncAgain])
 def test_a_line_on_a_further_thread_is_broken(actor: type[Any]) -> None:
     procs = proc_mesh(gpus=1)
@@ -401,6 +404,7 @@ def attach_where_it_stands(me: Person, how: str) -> None:
         me("!self.pair[1].send(b'x')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stepping", [False, True])
 @pytest.mark.parametrize("how", ["breakpoint", "interrupt"])
 def test_the_users_trace_function_is_in_force_again(how: str, stepping: bool) -> None:
@@ -429,6 +433,7 @@ def test_the_users_trace_function_after_an_exception() -> None:
         assert worker.trace.call_one().get(WAIT) == "Events"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["breakpoint", "interrupt"])
 @pytest.mark.parametrize("room", [25, 60, 200])
 def test_a_stop_near_the_recursion_limit(how: str, room: int) -> None:

@@ -114,6 +114,7 @@ def test_every_command_has_a_record() -> None:
     assert by_name["attach"]["session"]["rank"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy")
 def test_lines_of_standard_input_and_errors() -> None:
     first, second = records(input="# a comment\n\np worker ranks(0) self.rank\np wroker x\nstatus\n", code=1)

@@ -13,6 +13,7 @@ missing = [name for name in needed if importlib.util.find_spec(name) is None]
 SCRIPT = Path(__file__).parents[1] / "support" / "notebook.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)} (pip install --group notebook)")
 def test_a_cell_can_be_debugged() -> None:
     ran = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=110)

@@ -60,6 +60,7 @@ def ask(client: tools.ToolConnection, operation: str, body: Any) -> Any:
     return answer
 
 
+@pytest.mark.slow
 def test_bodies_of_wrong_types_are_refused() -> None:
     mesh = proc_mesh(gpus=2).spawn("debugee", Debugee).get(WAIT)
     pids = mesh.pid.call().get(WAIT).values()

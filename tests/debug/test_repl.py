@@ -44,6 +44,7 @@ def beside(script: Path) -> Iterator[tuple[Screen, Screen]]:
             yield program, me
 
 
+@pytest.mark.slow
 def test_the_session_of_the_readme() -> None:
     with screen("debugging.py", cwd=EXAMPLES) as me:
         me.sees("16 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
@@ -71,6 +72,7 @@ def test_the_session_of_the_readme() -> None:
         assert me.code == 0
 
 
+@pytest.mark.slow
 def test_the_prompt_opens_by_itself(waiting: Path) -> None:
     with screen(str(waiting)) as me:
         me.sees("4 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
@@ -82,6 +84,7 @@ def test_the_prompt_opens_by_itself(waiting: Path) -> None:
         assert me.code == 0
 
 
+@pytest.mark.slow
 def test_it_does_not_open_where_it_is_not_wanted(waiting: Path) -> None:
     with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
         shown = program.sees("4 ranks of debugee stopped at my_actors.py:16 (to_debug); python -m meshrt.debug")
@@ -97,6 +100,7 @@ def test_it_does_not_open_where_it_is_not_wanted(waiting: Path) -> None:
         assert program.code == 0
 
 
+@pytest.mark.slow
 def test_leaving_keeps_ranks_stopped_and_the_prompt_away(waiting: Path) -> None:
     with screen(str(waiting)) as program:
         program.sees(PROMPT)
@@ -111,6 +115,7 @@ def test_leaving_keeps_ranks_stopped_and_the_prompt_away(waiting: Path) -> None:
         assert program.code == 0
 
 
+@pytest.mark.slow
 def test_leaving_the_prompt_that_a_script_opened() -> None:
     with screen("debugging.py", cwd=EXAMPLES) as program:
         program.sees("stopped at", PROMPT)
@@ -124,6 +129,7 @@ def test_leaving_the_prompt_that_a_script_opened() -> None:
         assert program.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.row("D4")
 def test_two_terminals_at_once(waiting: Path) -> None:
     with beside(waiting) as (program, one), screen("-m", "meshrt.debug") as two:

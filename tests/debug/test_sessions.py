@@ -375,6 +375,7 @@ def test_much_text_from_many_ranks() -> None:
     result.get(WAIT)
 
 
+@pytest.mark.slow
 def test_control_characters_of_a_rank_are_shown() -> None:
     mesh = spawn(gpus=1)
     result = mesh.work.call()

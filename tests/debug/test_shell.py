@@ -61,6 +61,7 @@ def own(record: dict[str, Any]) -> dict[str, Any]:
     return next(program for program in record["programs"] if program["pid"] == os.getpid())
 
 
+@pytest.mark.slow
 def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_waiting() -> None:
     mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
     idle = proc_mesh(n=1)
@@ -107,6 +108,7 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         result.get(WAIT)
 
 
+@pytest.mark.slow
 def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
     why = "the agent of its host does not answer"
     debugee = proc_mesh(n=4, engine=LocalEngine(agents=2)).spawn("debugee", Debugee).get(WAIT)
@@ -124,6 +126,7 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
     wait_until(lambda: [mesh["states"] for mesh in own(ps())["meshes"]] == every, WAIT)
 
 
+@pytest.mark.slow
 def test_programs_that_have_failed_are_pointed_at() -> None:
     assert "no meshrt program of this user is running" in meshrt("ps", *PATIENT)
     code = "import os\nfrom tests.support.actors import Failing\nfrom meshrt import proc_mesh\n"
@@ -139,6 +142,7 @@ def test_programs_that_have_failed_are_pointed_at() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None:
     code = "from tests.support.actors import Failing\nfrom meshrt import ActorError, proc_mesh\n"
     code += "try:\n    proc_mesh(n=1).spawn('failing', Failing).get().fail.call().get()\nexcept ActorError:\n    pass"
@@ -177,6 +181,7 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
     )
 
 
+@pytest.mark.slow
 def test_one_program_of_several() -> None:
     proc_mesh(n=1).initialized.get(WAIT)
     with another_program() as other:
@@ -201,6 +206,7 @@ def test_no_lines_of_one_that_has_ended(tmp_path: Path) -> None:
     assert said.startswith("meshrt logs: the program has ended, and no output of its ranks is kept: they had printed")
 
 
+@pytest.mark.slow
 def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -> None:
     assert "no meshrt program of this user is running" in meshrt("logs", code=2)
     with another_program(PRINTING) as other:
@@ -256,6 +262,7 @@ def test_what_follows_is_shown_until_the_program_ends() -> None:
     assert f"the program (pid {other.pid}) has ended" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["logs -f", "logs -f --json", "memory --watch 0.5"])
 def test_what_follows_ends_with_its_reader(words: str) -> None:
     """Nothing is printed any more: a write would not tell that the reader is gone."""
@@ -283,6 +290,7 @@ def test_a_rank_to_compare_with_that_does_not_exist() -> None:
     assert (record["schema"], record["ok"], record["error"]["type"]) == ("meshrt logs", False, "UsageError")
 
 
+@pytest.mark.slow
 def test_no_program_has_such_ranks() -> None:
     proc_mesh(n=2).spawn("debugee", Debugee).get(WAIT)
     with another_program("from meshrt import *\nproc_mesh(n=1).spawn('a', Actor).get()"):
@@ -304,6 +312,7 @@ def test_a_program_is_named_by_pid_id_or_directory() -> None:
         choose("other", how="--pid")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["meshrt ps", "meshrt logs", "meshrt memory", "meshrt top --once", "meshrt.debug -c where"]
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from meshrt import proc_mesh
 from tests.debug.harness import person
 from tests.debug.trains import Trains, line_of
@@ -14,6 +16,7 @@ WAIT = 60
 REST = "0-2,4-10,12-18,20-26,28-34,36-42,44-50,52-58,60-63"
 
 
+@pytest.mark.slow
 def test_sixty_four_ranks() -> None:
     mesh = proc_mesh(hosts=8, gpus=8, preload=["tests.debug.trains"]).spawn("w", Trains).get(WAIT)
     compute, train, wait = (f"trains.py:{line_of(name)}" for name in ("compute", "train", "wait"))

@@ -75,6 +75,7 @@ def test_stops_are_announced_and_continued_where_the_actor_lives(mesh: ProcMesh)
         assert result.get(WAIT).values() == [20, 21]
 
 
+@pytest.mark.slow
 def test_each_rank_has_its_own_actors_in_tables(mesh: ProcMesh) -> None:
     def rows(*words: str) -> list[dict[str, object]]:
         done = run_python("-m", "meshrt", *words, "--json")

@@ -86,6 +86,7 @@ def test_a_script(tmp_path: Path) -> None:
         looked_at(running)
 
 
+@pytest.mark.slow
 def test_the_class_of_a_script_is_known_by_its_name(tmp_path: Path) -> None:
     """No module of a rank has it: it came by value."""
     path = tmp_path / "whole.py"
@@ -135,12 +136,14 @@ def test_minus_c() -> None:
         looked_at(running)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dash", [(), ("-",)])
 def test_standard_input_from_a_pipe(dash: tuple[str, ...]) -> None:
     with program(*dash, stdin=WHOLE) as running:
         looked_at(running)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("env", "text"), [({"PYTHONUNBUFFERED": "1"}, WHOLE), ({}, WHOLE + "# " + 6000 * "x" + "\n")])
 def test_a_pipe_that_nobody_has_kept(env: dict[str, str], text: str) -> None:
     """Unbuffered, or longer than C stdio's buffer: the text is gone when Python has read it. All else works."""

@@ -100,6 +100,7 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
     assert result.get(WAIT).values() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_rank_that_exits_and_the_others() -> None:
     mesh = proc_mesh(gpus=3).spawn("worker", Worker).get(WAIT)
     result: Any = mesh.spin.call()

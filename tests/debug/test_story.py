@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.debug.pty_harness import PROMPT, Screen, screen
 from tests.support.programs import ROOT, environment
 from tests.support.waiting import wait_until
@@ -112,6 +114,7 @@ def test_one_computes_nonsense(tmp_path: Path) -> None:
         shows(me, "### One computes", "continue")
 
 
+@pytest.mark.slow
 def test_one_crashes(tmp_path: Path) -> None:
     with training("crash", tmp_path, MESHRT_POST_MORTEM="1") as program:
         failed = "meshrt: rank 9 of trainer failed at training.py:49 (step): ZeroDivisionError"
@@ -127,6 +130,7 @@ def test_one_crashes(tmp_path: Path) -> None:
         assert program.wait(20) == 1
 
 
+@pytest.mark.slow
 def test_one_crashes_and_nobody_is_there(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with training("crash", tmp_path, MESHRT_POST_MORTEM="dump", MESHRT_RUNS=str(state)) as program:

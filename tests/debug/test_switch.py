@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.programs import environment, run_python
 
 WAIT = 60
@@ -37,6 +39,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_a_debugger_that_is_switched_off() -> None:
     env = environment(MESHRT_DEBUG="off", MESHRT_POST_MORTEM="1")
     pipe = subprocess.PIPE

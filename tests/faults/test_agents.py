@@ -53,6 +53,7 @@ print("went on")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("C7")
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("phase", ["idle", "in a call"])
@@ -84,6 +85,7 @@ def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
     assert len(proc_mesh(hosts=2, gpus=2, engine=engine).spawn("victim", Victim).pid.call().get(LONG)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.row("C7")
 @pytest.mark.parametrize("count", COUNTS)
 def test_kill_9_while_the_ranks_start(count: int) -> None:

@@ -38,6 +38,7 @@ def files() -> set[str]:
     return {path.name for path in directory.iterdir()} if directory.is_dir() else set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removed", ["the lock", "all files", "all directories"])
 def test_what_was_removed_is_made_again(
     removed: str, victims: ActorMesh[Victim], capfd: pytest.CaptureFixture[str]

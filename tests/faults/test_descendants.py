@@ -69,6 +69,7 @@ def test_a_forked_child_that_outlives_its_rank_hides_no_death(how: str) -> None:
     assert victims.slice(n=1).echo.call_one(1).get(LONG) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.row("P14")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["death", "stop", "program"])
@@ -127,6 +128,7 @@ def test_an_orphan_of_a_living_rank_lives_and_is_reaped() -> None:
     wait_until(lambda: not kernel_state(orphan), LONG, "the orphan is reaped")
 
 
+@pytest.mark.slow
 @pytest.mark.row("P14")
 @pytest.mark.parametrize("preload", [(), ("json",)], ids=["forked", "preloaded"])
 @pytest.mark.parametrize("end", ["death", "stop"])

@@ -58,6 +58,7 @@ NO_MEMORY = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("O4")
 def test_no_room_for_shared_memory(built: Path, tmp_path: Path) -> None:
     """Arguments and results travel through the links; `put`, which has no other way, names what is short."""
@@ -132,6 +133,7 @@ JUMPS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("N11")
 def test_the_clock_of_the_day_jumps(built: Path, tmp_path: Path) -> None:
     """In the script, the agent and the ranks, by a day, while calls run: nothing is late, early or taken for dead."""

@@ -40,6 +40,7 @@ FORK = """
 ENDS = {"sys.exit(3)": 3, "os._exit(4)": 4, "raise SystemExit": 0, "raise LookupError": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.row("C8")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_forked_child_has_no_mesh(end: str, tmp_path: Path) -> None:
@@ -177,6 +178,7 @@ def test_a_child_that_outlives_the_script_keeps_no_terminal(tmp_path: Path) -> N
         wait_until(lambda: not marked_processes(), 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.row("C8")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_beside_a_mesh(method: str, tmp_path: Path) -> None:

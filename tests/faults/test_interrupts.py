@@ -142,6 +142,7 @@ WAITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("C4")
 @pytest.mark.parametrize("wait", WAITS)
 def test_ctrl_c_in_a_wait(wait: str, start: Any) -> None:
@@ -278,6 +279,7 @@ def test_ctrl_c_at_the_instructions_of_a_put(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.slow
 @_no_opcodes
 def test_ctrl_c_at_the_instructions_of_a_call_that_lends(tmp_path: Path) -> None:
     """What its receivers were given, and were never sent, is in use by nobody then."""
@@ -311,6 +313,7 @@ def test_ctrl_c_at_the_instructions_of_a_call_that_lends(tmp_path: Path) -> None
         assert len(program.told("after")) == 2 and program.ends() == 0
 
 
+@pytest.mark.slow
 @_no_opcodes
 def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
     """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
@@ -396,6 +399,7 @@ def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:
     all_gone(pids, GONE)
 
 
+@pytest.mark.slow
 @pytest.mark.row("C5")
 @pytest.mark.parametrize("presses", [1, 2, 3, 5])
 @pytest.mark.parametrize("where", ["stop", "exit", "with"])

@@ -83,6 +83,7 @@ def test_a_million_calls() -> None:
     assert [call.get(LONG) for call in calls] == list(range(990_001, 1_000_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [{"a": 1, "b": 1, "c": 1}, {"n": 64}, {"h": 2, "g": 16}], ids=str)
 def test_odd_shapes(sizes: dict[str, Any]) -> None:
     name = "n" * 64
@@ -103,6 +104,7 @@ def names_all(victims: Any, dead: set[int]) -> bool:
     return victims_of(victims.echo.call(0).exception(LONG)) == dead
 
 
+@pytest.mark.slow
 @pytest.mark.row("X3")
 def test_a_storm_of_deaths() -> None:
     """Threads call while ranks are killed at random: each call ends, in its value or an error that names a victim."""

@@ -71,6 +71,7 @@ def says_why(text: str, size: int) -> bool:
     return found is not None and size <= int(found[1]) < size + 1000
 
 
+@pytest.mark.slow
 def test_an_argument_that_a_rank_has_no_memory_for(shelf: Any) -> None:
     shelf.limit.call_one(4 * MIB).get(LONG)
     for size in SIZES:
@@ -98,6 +99,7 @@ CALLER = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("O7")
 def test_a_result_that_the_caller_has_no_memory_for(tmp_path: Path) -> None:
     """In a process of its own: what this one has freed would do for it."""

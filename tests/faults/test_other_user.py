@@ -447,6 +447,7 @@ os.mkdir(f"{shared}/meshrt-{uid}-aaaaaaaa", 0o700)
 PREPARED = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nimport os, sys\nsys.stdin.readline()"
 
 
+@pytest.mark.slow
 @pytest.mark.row("D5")
 def test_nothing_that_another_user_has_prepared_is_used(shared: Path, tmp_path: Path) -> None:
     """Directories that the environment names, as after ``su``; names in ``/tmp``; a link to write through."""

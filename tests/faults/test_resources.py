@@ -234,6 +234,7 @@ def test_a_disk_that_is_full_from_the_start(small_disk: Path, tmp_path: Path) ->
         assert program.ends() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.row("O5")
 @pytest.mark.parametrize("limit", [64, 128, 256])
 def test_few_descriptors(limit: int, tmp_path: Path) -> None:
@@ -285,6 +286,7 @@ def test_the_script_has_used_up_its_descriptors() -> None:
     assert len(proc_mesh(n=1).spawn("late", Victim).pid.call().get(LONG)) == 1
 
 
+@pytest.mark.slow
 def test_python_finds_the_same_limits() -> None:
     """The ranks inherit the limits of the script, raised to what is allowed."""
     limits = proc_mesh(n=1).spawn("victim", Victim).apply.call_one(resource.getrlimit, resource.RLIMIT_NOFILE).get(LONG)

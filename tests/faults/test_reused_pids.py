@@ -54,6 +54,7 @@ def test_no_stranger_is_signalled(tmp_path: Path) -> None:
         program.ends()
 
 
+@pytest.mark.slow
 @pytest.mark.row("P16")
 def test_an_agent_is_not_taken_for_one_that_has_ended(tmp_path: Path) -> None:
     """What one has kept in shared memory is lost; what the next one keeps is not, and its ranks start."""

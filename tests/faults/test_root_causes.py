@@ -7,6 +7,7 @@ import pytest
 from tests.faults.root_causes import CAUSES, VICTIMS, Scenario, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_victim_is_named(seed: int) -> None:
     scenario = Scenario.make(seed)

@@ -93,6 +93,7 @@ PHASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("C1")
 @pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
 @pytest.mark.parametrize("phase", PHASES)
@@ -284,6 +285,7 @@ ENDS = {
 CUT_OFF = "meshrt: work of mesh1 was cut off: it had not ended 0.5 s after the end of the program"
 
 
+@pytest.mark.slow
 @pytest.mark.row("C3", "C10")
 @pytest.mark.parametrize("end", ENDS)
 def test_how_a_script_ends(end: str, tmp_path: Path) -> None:
@@ -315,6 +317,7 @@ LATE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("C9")
 @pytest.mark.parametrize("when", LATE)
 def test_a_mesh_that_is_made_too_late(when: str, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def run(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(function(), 3 * LONG))
 
 
+@pytest.mark.slow
 @pytest.mark.row("N6")
 @pytest.mark.parametrize("verb", ["call", "broadcast", "stream"])
 def test_an_event_loop_calls_a_stopped_rank(verb: str) -> None:
@@ -164,6 +165,7 @@ def test_the_end_of_a_stopped_rank_ends_the_wait_for_it() -> None:
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.row("N6")
 def test_threads_wait_for_a_stopped_rank() -> None:
     sink, pids = sinks(1)

@@ -69,6 +69,7 @@ class Stubborn(Actor):
             time.sleep(600)
 
 
+@pytest.mark.slow
 @pytest.mark.row("X4")
 @pytest.mark.parametrize("how", ["hang", "raise", "exit", "sys.exit", "ignore"])
 def test_a_cleanup_that_misbehaves(how: str) -> None:
@@ -94,6 +95,7 @@ def test_an_endpoint_that_swallows_interrupts(grace: float, tmp_path: Path) -> N
     assert isinstance(call.exception(LONG), MeshStopped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actor", [Victim, AsyncVictim])
 @pytest.mark.parametrize("grace", [0.0, 0.3])
 def test_each_pending_call_gets_an_error_or_its_value(actor: type[Victim], grace: float, tmp_path: Path) -> None:
@@ -190,6 +192,7 @@ def send(numbers: list[signal.Signals], pids: list[int]) -> None:
                 os.kill(pid, number)
 
 
+@pytest.mark.slow
 @pytest.mark.row("X4")
 @pytest.mark.parametrize(
     "numbers",
@@ -320,6 +323,7 @@ def noted(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("grace", [0.0, 0.3])
 @pytest.mark.parametrize("cls", [Lingering, AsyncCleanup])

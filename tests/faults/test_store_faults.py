@@ -240,6 +240,7 @@ def reads(path: str) -> None:
     subprocess.run([sys.executable, "-c", code, path], check=True, timeout=LONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["the script", "the script and its agents", "everybody"])
 def test_nothing_is_left_whoever_is_killed(who: str, tmp_path: Path) -> None:
     """Nobody has a chunk any more, nothing has a name; and until then no stranger can end what others see."""
@@ -269,6 +270,7 @@ def test_nothing_is_left_whoever_is_killed(who: str, tmp_path: Path) -> None:
     proc_mesh(n=1).get(LONG)  # it removes what nobody was left to remove
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("how", ["call", "broadcast"])
 def test_what_was_lent_to_a_rank_is_not_sent_to_the_one_in_its_place(how: str) -> None:
@@ -314,6 +316,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=4 if settings().max_examples <= 100 else 60)
 @given(steps)
 def test_nobody_ever_sees_other_bytes(todo: list[tuple[str, int, int]]) -> None:

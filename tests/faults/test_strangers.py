@@ -87,6 +87,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("N4")
 @pytest.mark.parametrize("what", GARBAGE)
 def test_garbage_is_refused_at_once(what: str, victims: ActorMesh[Victim]) -> None:

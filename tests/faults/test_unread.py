@@ -74,6 +74,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("C2")
 def test_ranks_raise_while_the_root_is_stopped(tmp_path: Path) -> None:
     """Its agent keeps a part of that. What was left out is said when the root goes on; what it asks is answered."""

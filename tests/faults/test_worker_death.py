@@ -50,6 +50,7 @@ def others_answer(victims: ActorMesh[Victim], dead: set[int]) -> None:
         assert victims.flatten("all").slice(all=rank).echo.call_one(rank).get(LONG) == rank
 
 
+@pytest.mark.slow
 @pytest.mark.row("P1", "P3")
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_a_call_to_one_rank(mesh: ProcMesh, kind: str) -> None:
@@ -64,6 +65,7 @@ def test_in_a_call_to_one_rank(mesh: ProcMesh, kind: str) -> None:
     others_answer(victims, {2})
 
 
+@pytest.mark.slow
 @pytest.mark.row("P1", "P2", "P3")
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_a_mesh_call_the_others_are_not_waited_for(mesh: ProcMesh, kind: str, tmp_path: Path) -> None:
@@ -79,6 +81,7 @@ def test_in_a_mesh_call_the_others_are_not_waited_for(mesh: ProcMesh, kind: str,
     others_answer(victims, {1})
 
 
+@pytest.mark.slow
 @pytest.mark.row("P1", "P3")
 @pytest.mark.parametrize("kind", ["sigkill", "exit0"])
 def test_in_an_async_endpoint(mesh: ProcMesh, kind: str, tmp_path: Path) -> None:
@@ -107,6 +110,7 @@ def test_idle(mesh: ProcMesh) -> None:
     others_answer(victims, {0})
 
 
+@pytest.mark.slow
 @pytest.mark.row("P1")
 @pytest.mark.parametrize("waiting", ["get", "callback", "stream", "await"])
 def test_every_way_of_waiting_is_told(mesh: ProcMesh, waiting: str, tmp_path: Path) -> None:
@@ -174,6 +178,7 @@ def test_the_last_lines_come_with_the_error(kind: str) -> None:
     assert caught.value.log_tail[-1] == "last words of rank 0" and "last words" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P9")
 @pytest.mark.parametrize("kind", ["sigkill", "exit0"])
 def test_in_init(mesh: ProcMesh, kind: str, tmp_path: Path) -> None:
@@ -193,6 +198,7 @@ def mesh_pid(mesh: ProcMesh, rank: int) -> int:
     return pid
 
 
+@pytest.mark.slow
 @pytest.mark.row("X3")
 @pytest.mark.parametrize("phase", ["in a call", "idle"])
 def test_all_ranks_at_once_are_one_error(mesh: ProcMesh, phase: str) -> None:

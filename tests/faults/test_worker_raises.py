@@ -139,6 +139,7 @@ BROKEN_MODULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("P10")
 @pytest.mark.parametrize("how", BROKEN_MODULES)
 def test_a_module_that_loads_in_the_script_only(how: str, tmp_path: Path) -> None:
@@ -169,6 +170,7 @@ def test_a_module_that_loads_in_the_script_only(how: str, tmp_path: Path) -> Non
         assert program.ends() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.row("P10")
 @pytest.mark.parametrize("how", ["syntax", "missing", "exiting", "dying"])
 def test_a_preloaded_module_that_fails(how: str, tmp_path: Path) -> None:
@@ -382,6 +384,7 @@ def test_an_exit_in_a_task_that_nobody_waits_for_is_announced(tmp_path: Path) ->
         assert "[exiting n=1] in words\n" in program.output
 
 
+@pytest.mark.slow
 def test_an_exit_in_a_task_of_an_actor_in_the_script_is_reported(tmp_path: Path) -> None:
     """The script is not ended by an actor that lives in it."""
     script = f"""

@@ -22,6 +22,7 @@ def parents(echo: ActorMesh[Echo]) -> list[int]:
     return [psutil.Process(pid).ppid() for pid in echo.pid.call().get(20).values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agents", [1, 2, 4])
 def test_hosts_take_blocks_of_the_leading_dimension(agents: int) -> None:
     echo = proc_mesh(hosts=4, gpus=2, engine=LocalEngine(agents=agents)).spawn("echo", Echo)

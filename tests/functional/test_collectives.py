@@ -56,6 +56,7 @@ def waits_are(waits: Callable[[], list[dict[str, Any]]], text: str) -> None:
     wait_until(lambda: any(text in each["text"] for each in waits()), _SECONDS, text)
 
 
+@pytest.mark.slow
 def test_who_is_late_and_who_is_in_another_collective(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     with tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp") as runtime:

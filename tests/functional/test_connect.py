@@ -239,6 +239,7 @@ with meshrt.connect() as program:
 """
 
 
+@pytest.mark.slow
 def test_a_client_that_dies_in_the_middle_of_its_calls_hurts_nobody() -> None:
     with connected() as (_job, program):
         with subprocess.Popen(
@@ -296,6 +297,7 @@ class Asker(Actor):
             return name
 
 
+@pytest.mark.slow
 def test_ranks_of_another_program_connect_and_handles_are_passed_on() -> None:
     with connected() as (job, program):
         askers = proc_mesh(n=2).spawn("asker", Asker)
@@ -322,6 +324,7 @@ def test_which_program_is_meant() -> None:
             assert same.pid == first.pid and program.actors == []
 
 
+@pytest.mark.slow
 def test_programs_that_do_not_want_it() -> None:
     switched_off = "import os\nos.environ['MESHRT_DEBUG'] = '0'\n" + JOB
     with another_program(switched_off) as job, pytest.raises(UsageError, match="MESHRT_DEBUG=0"):

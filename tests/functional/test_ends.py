@@ -213,6 +213,7 @@ def recorded(text):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("C7")
 @pytest.mark.parametrize("error", ["ConnectionResetError('gone')", "RuntimeError('no answer from my partner')"])
 def test_a_victim_of_a_lost_host_is_not_the_root_cause(tmp_path: Path, error: str) -> None:
@@ -296,6 +297,7 @@ async def block():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "count"),
     [

@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from meshrt.show.status import ExitCode
 from tests.support.programs import environment, run_python
 
@@ -50,6 +52,7 @@ def table() -> list[tuple[list[str], str, ExitCode]]:
     ]
 
 
+@pytest.mark.slow
 def test_every_command_ends_alike(tmp_path: Path) -> None:
     cases = table()
     with tempfile.TemporaryDirectory(prefix="mt") as short:  # paths of sockets have to be

@@ -120,6 +120,7 @@ def test_one_rank_raises(tmp_path: Path) -> None:
     assert done.stderr.rstrip().splitlines()[-2].startswith("  more     meshrt postmortem ")
 
 
+@pytest.mark.slow
 def test_64_ranks_fail_alike(tmp_path: Path) -> None:
     code = "raise RuntimeError(f'no device {current_rank().rank}')"
     done = program(tmp_path, f"trainer.initialized.get()\ntrainer.everywhere.call({code!r}).get()", ranks=64)
@@ -128,6 +129,7 @@ def test_64_ranks_fail_alike(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) <= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "what", "more"),
     [
@@ -165,6 +167,7 @@ def test_a_rank_that_calls_another_is_its_victim(tmp_path: Path) -> None:
     assert "ValueError: bad batch 5" in "\n".join(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("main", "what", "where"),
     [
@@ -466,6 +469,7 @@ def launched(tmp_path: Path, main: str) -> tuple[subprocess.CompletedProcess[str
         return program(tmp_path, main), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("main", "message", "inside"),
     [
@@ -526,6 +530,7 @@ def test_the_launcher_is_told_though_the_program_has_its_own_excepthook(when: st
     assert ("ROOT CAUSE" in told["extraInfo"]["py_callstack"]) == (when == "before")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("caught", ["ValueError", "LookupError"])
 def test_what_the_script_handles_is_not_told(caught: str, tmp_path: Path) -> None:
     """The mesh is gone by then, and its error was on its way; the launcher may still stop the script, as a victim."""

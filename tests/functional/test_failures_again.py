@@ -30,6 +30,7 @@ def test_what_was_handled_is_not_the_cause_of_what_was_not(tmp_path: Path) -> No
     assert "ValueError" not in root and "FAILED LATER" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["everywhere.broadcast", "forgotten = one.everywhere.call"])
 def test_what_was_handled_is_not_the_cause_of_what_nobody_has_read(fails: str, tmp_path: Path) -> None:
     done = program(
@@ -81,6 +82,7 @@ def test_what_nobody_was_told_of_is_reported_whatever_came_after(tmp_path: Path)
     assert "KeyError: 'unseen'" in root and "handled" not in root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fails",
     [
@@ -270,6 +272,7 @@ class Formed(Exception):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Placed", "Slotted", "Noted", "Formed", "SyntaxError"])
 def test_exception_classes_with_names_of_ours(name: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -342,6 +345,7 @@ RAISES = "trainer.everywhere.{}('raise KeyError(\"unread\")')"
 BAD = "class Bad(Actor):\n    def __init__(self): raise KeyError('unread')\n    @endpoint\n    def ok(self): pass\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("main", "status"),
     [

@@ -40,6 +40,7 @@ def test_every_program_is_shown() -> None:
     assert set(SHOWN) == {"crash", "store", "unclear"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["crash", "store", "unclear"])
 def test_the_report_is_the_one_that_is_printed(name: str) -> None:
     done = run_python(str(ROOT / "examples" / "failures.py"), name)

@@ -602,6 +602,7 @@ def test_a_reduction_that_is_cancelled_ends_on_all_ranks() -> None:
     assert all("cancelled beside" in one for one in begun(workers))
 
 
+@pytest.mark.slow
 def test_an_urgent_endpoint_is_urgent_on_all_ranks_that_reduce_it(workers: ActorMesh[Worker], gate: Path) -> None:
     assert workers.all_begun.reduce(operator.add).get(WAIT) == []  # the links are open
     last = [workers.begin.call(number, str(gate)) for number in range(100)][-1]

@@ -41,6 +41,7 @@ def started(count: int, engine: Any = None) -> ProcMesh:
     return mesh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_equal_answers_are_one_group(engine: LocalEngine | None) -> None:
     started(8, engine)
@@ -63,6 +64,7 @@ def test_equal_answers_are_one_group(engine: LocalEngine | None) -> None:
     assert question.reports[-1].done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preload", [[], ["json"]])
 def test_ranks_that_are_not_forked_yet_answer_too(preload: list[str]) -> None:
     mesh = proc_mesh(n=48, preload=preload)
@@ -114,6 +116,7 @@ def test_a_question_that_is_too_long() -> None:
     assert Question("test.parity").wait()[0].kind == "answered"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_many_long_answers_travel_in_several_messages(engine: LocalEngine | None) -> None:
     """Together 8 x 600 KB: no control message holds them."""
@@ -156,6 +159,7 @@ def test_who_does_not_answer_in_time_is_silent() -> None:
     assert (group.kind, group.ranks, group.same) == ("silent", (0, 1), {"state": "", "stack": ""})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_rank_that_dies_meanwhile(engine: LocalEngine | None) -> None:
     mesh = started(4, engine)

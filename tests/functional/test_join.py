@@ -124,6 +124,7 @@ def test_its_exception_is_reported_and_ends_it_as_ever(joined: Joined) -> None:
     assert f"pid {process.pid}" in report and "LookupError: no shard 7" in report.partition("ROOT CAUSE")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fork", "spawn"])
 def test_workers_of_a_pool(joined: Joined, kind: str) -> None:
     """The pool ends them by SIGTERM, which is no failure."""
@@ -147,6 +148,7 @@ def test_a_worker_that_dies_is_reported(joined: Joined) -> None:
     assert "worker rank 1 (n=1)" in err and "was killed by SIGKILL" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "why"),
     [

@@ -170,6 +170,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
             made.close()
 
 
+@pytest.mark.slow
 def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
     job.train(ranks=4, options=["--mesh", "dp=2,tp=2"])
     job.wait_for("4: 4 running", "ps")
@@ -197,6 +198,7 @@ def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
     assert [(each.status, each.out) for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_a_breakpoint_stops_its_rank_alone(job: Job) -> None:
     job.train("if rank == 1: breakpoint()")
     job.wait_for("| main ", "list")
@@ -205,6 +207,7 @@ def test_a_breakpoint_stops_its_rank_alone(job: Job) -> None:
     assert [each.status for each in job.ended()] == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_breakpoint_for_all_stops_all_ranks(job: Job) -> None:
     job.train("import meshrt\nif rank == 1: meshrt.breakpoint(all=True, ranks='1')")
     job.wait_for("| main ", "list")  # before that, there may be no program
@@ -213,6 +216,7 @@ def test_a_breakpoint_for_all_stops_all_ranks(job: Job) -> None:
     assert [each.status for each in job.ended()] == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_breakpoint_before_the_process_has_joined_waits_for_that(job: Job, tmp_path: Path) -> None:
     code = "import meshrt\nif rank == 1: meshrt.breakpoint(all=True, ranks='1')\n"
     # Rank 0 is there still when the breakpoint of rank 1, which has waited for it, stops it.
@@ -252,6 +256,7 @@ def _programs(job: Job) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "status", "said"),
     [
@@ -308,6 +313,7 @@ open(f"{sys.argv[1]}-{rank}", "w").close()
     assert second.status == -signal.SIGINT and "KeyboardInterrupt" in second.err
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_when_its_program_is_gone(job: Job) -> None:
     job.train("if rank == 1: breakpoint()")
     job.wait_for("| main ", "list")
@@ -387,6 +393,7 @@ def test_an_interpreter_that_takes_its_time_to_end_is_no_rank_that_does_not_answ
     assert [(each.status, "does not answer" in each.err) for each in job.ended()] == [(0, False), (0, False)]
 
 
+@pytest.mark.slow
 def test_a_script_that_closes_all_descriptors_goes_on(job: Job) -> None:
     job.train("if rank == 1: os.closerange(3, 4096)")
     job.wait_for("1 running", "ps")

@@ -38,6 +38,7 @@ def test_a_single_host_opens_no_port(script: str) -> None:
     assert done.stdout.splitlines() == [f"{{'hosts': 1, 'gpus': 2}} {[argv, argv]}", f"{[argv, argv]}"]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_script_is_shown_without_the_launch(script: str) -> None:
     env = environment(CUDA_VISIBLE_DEVICES="")
     plain, launched = (

@@ -209,6 +209,7 @@ def test_a_mesh_that_comes_while_everything_ends_is_refused_and_harms_no_later_o
     assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
 
 
+@pytest.mark.slow
 def test_fifty_meshes_in_a_row_leave_nothing() -> None:
     """The fixture of this folder looks at descriptors, threads, processes and files afterwards; here at memory maps."""
     maps = 0
@@ -254,6 +255,7 @@ class Asker(Actor):
             return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [Echo, AsyncApply])
 def test_two_hundred_actors_in_a_row_leave_nothing_on_their_rank(cls: type[Any]) -> None:
     """Another rank calls each of them too; every one of them has the main thread of its rank."""
@@ -348,6 +350,7 @@ def test_an_actor_is_stopped_and_spawned_without_waiting() -> None:
     assert asyncio.run(main()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [Echo, AsyncEcho])
 def test_each_call_gets_its_answer_or_is_told_while_an_actor_comes_and_goes(cls: type[Any]) -> None:
     mesh = proc_mesh(n=2)

@@ -35,6 +35,7 @@ print("STILL", echo.rank.call().get(20).values())
     assert "STILL [0, 1]" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_soft_limit_of_open_files_is_raised() -> None:
     done = run_python(
         "-c",

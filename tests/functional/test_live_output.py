@@ -134,6 +134,7 @@ def test_invalid_settings_are_refused() -> None:
         printer.slice(n=0).set_logs.call_one().get(20)
 
 
+@pytest.mark.slow
 def test_the_environment_of_a_program() -> None:
     program = (
         "from meshrt import proc_mesh\nfrom tests.functional.test_live_output import Printer\n"

@@ -48,6 +48,7 @@ class Idle(Actor):
         self.port.send(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "body", "key"),
     [
@@ -86,6 +87,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_command_that_only_looks_does_not_load_the_debugger() -> None:
     arguments = [sys.executable, "-c", LOOKED_AT]
     with subprocess.Popen(

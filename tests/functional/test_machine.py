@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
 import psutil
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
@@ -233,7 +234,7 @@ class Life(RuleBasedStateMachine):
         meshrt.unhandled_fault_hook = None
 
 
-TestLife = Life.TestCase
+TestLife = pytest.mark.slow(Life.TestCase)
 TestLife.settings = settings(
     max_examples=min(settings().max_examples // 5, 15) if settings().max_examples <= 100 else 200,
     stateful_step_count=15,

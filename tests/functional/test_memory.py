@@ -71,6 +71,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root, "_MEASURE_SECONDS", WAIT)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_ranks_are_measured_whatever_they_do(tmp_path: Path) -> None:
     holder, pids = holders(5)
@@ -153,6 +154,7 @@ def test_variables_of_actors_their_classes_and_modules(monkeypatch: pytest.Monke
     assert "was not asked: the others took" in rows(late)[3]["note"]
 
 
+@pytest.mark.slow
 def test_a_variable_is_opened() -> None:
     holder, _ = holders()
     holder.slice(n=2).keep.call_one({"old": [b"x" * MIB], "new": b"y" * MIB}).get(WAIT)
@@ -196,6 +198,7 @@ def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
         meshrt.memory(variables=5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_references_and_who_holds_them() -> None:
     holder, _ = holders(3, 1)
     shared = meshrt.put(np.zeros(MIB, np.uint8), lazy=True)
@@ -259,6 +262,7 @@ def command(*arguments: str, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     holder, pids = holders()
     saved = str(tmp_path / "before.json")
@@ -283,6 +287,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "no meshrt program" in command("nosuch", code=2)
 
 
+@pytest.mark.slow
 def test_devices_of_ranks_and_addresses_of_hosts() -> None:
     holder, _ = holders(2, 2)
     found = meshrt.memory()
@@ -366,6 +371,7 @@ def check_the_document(saved: Path) -> None:
             assert not absent, part
 
 
+@pytest.mark.slow
 def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "300MX")
     with pytest.raises(
@@ -404,6 +410,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     assert re.search(said, died.value.log_tail[-1])
 
 
+@pytest.mark.slow
 def test_watching_shows_what_grows_until_the_program_ends() -> None:
     holder, _ = holders(2, 1)
     command = [sys.executable, "-m", "meshrt", "memory", "--vars", "--refs", "--watch", "0.05", "--json"]

@@ -17,6 +17,7 @@ def getenv(name: str) -> str | None:
     return os.environ.get(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [{"hosts": 2, "gpus": 3}, {"gpus": 3, "hosts": 2}, {"dp": 2, "pp": 1, "tp": 2}])
 def test_dimensions_stand_in_the_order_given(sizes: dict[str, int]) -> None:
     options: dict[str, Any] = {**sizes}
@@ -92,6 +93,7 @@ def test_preload_imports_once_before_the_fork(tmp_path: Path, monkeypatch: pytes
     assert len(set(pids)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preload", [[], ["json"]])
 def test_a_large_mesh_is_forked_with_what_each_rank_would_import(preload: list[str]) -> None:
     """Where all of many ranks stop or fail at once, nothing is left to be imported by each."""

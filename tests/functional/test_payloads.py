@@ -74,6 +74,7 @@ class WithBuffers:
         return WithBuffers([bytes(part) for part in parts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [
@@ -119,6 +120,7 @@ def test_an_array_arrives_without_a_copy_and_aligned(way: str) -> None:
         assert (facts["dtype"], facts["shape"]) == ("uint8", (MIB,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 1023, 1024, 65535, 65536, MIB - 1, MIB, 5 * MIB + 3])
 def test_sizes_around_every_limit_of_the_wire(size: int) -> None:
     arrays = proc_mesh(n=1).spawn("arrays", Arrays)
@@ -129,6 +131,7 @@ def test_sizes_around_every_limit_of_the_wire(size: int) -> None:
     assert back.tobytes() == np.arange(size, dtype=np.uint32).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.row("S6")
 def test_seventy_mebibytes_both_ways(way: str) -> None:
     """Through a socket they go in pieces."""

@@ -107,6 +107,7 @@ def started(planted: Planted, *command: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 @FLAGS
 def test_what_a_program_starts(flags: tuple[str, ...], planted: Planted) -> None:
     """Its host agent, the process that preloads modules, its ranks and the server for an IDE."""

@@ -257,6 +257,7 @@ def test_a_time_out_says_which_port_it_is_of_and_what_has_come(senders: ActorMes
     assert "; nothing has been sent to it; you can wait again" in time_out()
 
 
+@pytest.mark.slow
 def test_a_time_out_loses_no_message(senders: ActorMesh[Sender]) -> None:
     port, receiver = Channel[int].open()
     with pytest.raises(CallTimeout, match=r"port.recv\(\) of the channel opened at .*: not done within 0.01 s"):
@@ -322,6 +323,7 @@ async def _receive(receiver: PortReceiver[int], got: list[int]) -> None:
     got.append(await receiver.recv())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_loop", [False, True])
 def test_a_receiver_is_iterated_until_it_is_closed(senders: ActorMesh[Sender], on_loop: bool) -> None:
     port, receiver = Channel[tuple[int, int]].open()

@@ -72,6 +72,7 @@ def test_a_module_by_name(tmp_path: Path) -> None:
     assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["-c"], ["-Ic"], ["-X", "utf8", "-c"]])
 def test_a_command(flags: list[str], tmp_path: Path) -> None:
     program = PROGRAM
@@ -170,6 +171,7 @@ def test_typed_at_the_prompt(tmp_path: Path) -> None:
         child.close(force=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -196,6 +198,7 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path, end: str, code: int) 
     assert ("meshrt: interrupted at" in done.stderr) is (code == -2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("known", "awaits"), [(False, False), (True, False), (True, True)])
 def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Path) -> None:
     """And where the ranks stand, once that is known here."""

@@ -56,6 +56,7 @@ def test_what_a_test_has_handled_is_no_failure(tmp_path: Path) -> None:
     assert (status, said.count("FAILED"), said.count("ERROR")) == (0, 0, 0), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shows", [False, True])
 def test_a_failed_test_shows_the_report_and_no_frames_of_meshrt(shows: bool, tmp_path: Path) -> None:
     status, said = ran(

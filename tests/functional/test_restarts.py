@@ -296,6 +296,7 @@ def test_what_nobody_would_build_again_is_left_dead() -> None:
     assert isinstance(workers.spawn("next", Counter, [0]).initialized.exception(WAIT), ProcessDied)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 def test_it_is_built_again_whoever_reads_the_links_meanwhile() -> None:
     """Several threads call all the time: the one that would send ``__init__`` may still have the old link."""

@@ -38,6 +38,7 @@ def launched(tmp_path: Path) -> tuple[dict[str, str], Path]:
     return environment(TORCHELASTIC_ERROR_FILE=str(file), RANK="5"), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "status", "message"),
     [

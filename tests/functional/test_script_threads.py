@@ -121,6 +121,7 @@ async def await_it():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wait", "wait_again_and_again", "lambda: __import__('asyncio').run(await_it())"])
 def test_a_thread_that_waits_does_not_keep_a_failed_program_alive(tmp_path: Path, how: str) -> None:
     script = f"""{WAITING}

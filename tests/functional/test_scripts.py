@@ -45,6 +45,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", QUICK)
 def test_a_script_is_as_it_is_alone(case: str, runs: Runs) -> None:
     """In processes that only have the variables of a launcher: with the exit status of each."""

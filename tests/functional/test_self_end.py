@@ -142,6 +142,7 @@ def actors_on(mesh: ProcMesh) -> set[str]:
     return set(start_root().registry.meshes[mesh.mesh_id].running_actors())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("endpoint", ["abort", "abort_beside", "abort_in_a_task"])
 def test_the_report_says_where_it_has_aborted(endpoint: str, tmp_path: Path) -> None:
     code, err = ends(

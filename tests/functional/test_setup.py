@@ -96,6 +96,7 @@ def test_a_timeout_while_starting_names_the_ranks(tmp_path: Path, monkeypatch: p
     mesh.get(20)
 
 
+@pytest.mark.slow
 def test_much_environment_and_a_preloaded_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ranks are asked for in several messages, and one process imports the module for all of them."""
     (tmp_path / "imported_once.py").write_text("import os\npid = os.getpid()\n")

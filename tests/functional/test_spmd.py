@@ -90,6 +90,7 @@ def test_children_that_import_the_script_again(tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == ["0 [2, 4]", "1 [2, 4]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "status", "cause"),
     [
@@ -120,6 +121,7 @@ def test_the_first_failure_ends_ranks_that_would_wait_for_ever(tmp_path: Path) -
     assert done.returncode == 1 and "train.py" in done.stderr and "time.sleep" in done.stderr
 
 
+@pytest.mark.slow
 def test_all_ranks_are_started_again(tmp_path: Path) -> None:
     text = (
         "import os\n"
@@ -142,6 +144,7 @@ def test_all_ranks_are_started_again(tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stderr.count("ROOT CAUSE") == 1 and "ValueError: bad batch" in done.stderr
 
 
+@pytest.mark.slow
 def test_ranks_are_looked_into_by_the_dimensions_of_the_script(tmp_path: Path) -> None:
     path = script(tmp_path, TRAIN + "print('ready', flush=True)\ntime.sleep(3600)\n")
     with running("--mesh", "dp=2,tp=2", path, "pass") as program:

@@ -187,6 +187,7 @@ def test_results_of_calls_that_nobody_keeps_are_let_go() -> None:
     wait_until(lambda: not memory(references=True)["references"], LONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_what_others_answer_to_a_call_that_fails_is_let_go_at_once(first: int, tmp_path: Path) -> None:
     """Whatever comes first; nobody has to drop the error, nor to wait until cycles are collected."""
@@ -265,6 +266,7 @@ def test_a_broadcast_and_a_stream() -> None:
     assert becomes_free()
 
 
+@pytest.mark.slow
 def test_results_that_nobody_reads_are_let_go() -> None:
     keeper = proc_mesh(n=1).spawn("keeper", Keeper)
     futures = [keeper.make.call_one(N) for _ in range(3)]

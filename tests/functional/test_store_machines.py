@@ -121,6 +121,7 @@ def test_it_travels_once_to_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert holds_within(LONG, all_is_free)
 
 
+@pytest.mark.slow
 def test_it_goes_from_host_to_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SEPARATE, "1")
     every = meshrt.proc_mesh(hosts=4, gpus=2, engine=LocalEngine(agents=4)).spawn("keeper", Keeper)
@@ -133,6 +134,7 @@ def test_it_goes_from_host_to_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert holds_within(LONG, all_is_free)
 
 
+@pytest.mark.slow
 def test_arguments_references_and_results(monkeypatch: pytest.MonkeyPatch) -> None:
     every, near, away = keepers(monkeypatch)
     results = every.make.call(N).get(LONG).values()
@@ -182,6 +184,7 @@ def test_what_nobody_answers_is_there_before_it_is_sent(monkeypatch: pytest.Monk
     assert holds_within(LONG, all_is_free)
 
 
+@pytest.mark.slow
 def test_a_host_that_takes_long_keeps_other_threads_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread sends what has to be brought there first; others put, send, receive and let go meanwhile."""
     _, near, away = keepers(monkeypatch, gpus=2)

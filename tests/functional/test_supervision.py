@@ -211,6 +211,7 @@ def test_an_async_owner_is_asked_while_it_serves(tmp_path: Path, monkeypatch: py
     assert not sleeping.done()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "answer", "calls"),
     [
@@ -235,6 +236,7 @@ def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
     assert waiting is None or isinstance(waiting.exception(WAIT), MeshStopped)
 
 
+@pytest.mark.slow
 @pytest.mark.row("X1")
 @pytest.mark.parametrize(
     ("answer", "note"),
@@ -426,6 +428,7 @@ def ends(tmp_path: Path, *body: str) -> tuple[int, str]:
 MAKE = "owner = proc_mesh(n=1).spawn('owner', Owner, {!r}, '/dev/null'); pids = owner.make.call_one().get(20)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "status"), [("handle", 0), ("pass on", 1)])
 def test_an_exception_that_nobody_waits_for_is_the_owners(answer: str, status: int, tmp_path: Path) -> None:
     asked = str(tmp_path / "asked")
@@ -454,6 +457,7 @@ def test_a_rank_that_nobody_was_told_of_is_reported_at_the_end(tmp_path: Path) -
     assert "what     was killed by SIGKILL" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "said"), [("SystemExit", "no more: mine: rank 1 (n=1) on "), ("ValueError", "ValueError: no more: mine:")]
 )

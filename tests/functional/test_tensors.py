@@ -92,6 +92,7 @@ def test_a_tensor_is_in_memory_once(keepers: ActorMesh[Keeper]) -> None:
     assert keepers.slice(n=0).own_memory.call_one().get(LONG) - before[0] > 32 * MIB, "pages of its own"
 
 
+@pytest.mark.slow
 def test_what_one_writes_nobody_else_sees(keepers: ActorMesh[Keeper], monkeypatch: pytest.MonkeyPatch) -> None:
     tensor = torch.ones(2, N)
     reference = put([tensor, tensor.view(-1)[:N], torch.zeros(N)])
@@ -163,6 +164,7 @@ def alike(left: Any, right: Any) -> bool:
     return bool(torch.equal(*(x.float() if x.dtype is torch.float8_e4m3fn else x for x in dense)))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:Sparse (CSR|invariant):UserWarning",
     "ignore:torch.quantize_per:UserWarning",

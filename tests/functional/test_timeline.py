@@ -153,6 +153,7 @@ late.leaf.call().get()
     assert document["otherData"]["pid"] == other.pid
 
 
+@pytest.mark.slow
 def test_no_file_and_no_harm(tmp_path: Path) -> None:
     relay = proc_mesh(n=2).spawn("relay", Relay, str(tmp_path)).get(WAIT)
     command = ("-m", "meshrt", "timeline")

@@ -39,6 +39,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_comes_to_it_later_waits_until_the_other_one_goes_on(tmp_path: Path) -> None:
     script, gate = tmp_path / "train.py", tmp_path / "at"
     script.write_text(_SCRIPT)

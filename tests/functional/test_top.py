@@ -135,6 +135,7 @@ def test_a_rank_that_was_started_again_says_so_and_why(tmp_path: Path) -> None:
         assert row.note == "started again (1): it was killed by SIGKILL" and row.pid not in (0, pid)
 
 
+@pytest.mark.slow
 def test_one_table_and_one_object_without_textual() -> None:
     without = "import sys; sys.modules['textual'] = None; from meshrt.cli import main; sys.exit(main())"
     imports = "from meshrt import proc_mesh\nfrom tests.support.holders import Hoarder\n"

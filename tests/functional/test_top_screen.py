@@ -76,6 +76,7 @@ def shown(act: Callable[[Seen], Awaitable[None]], *, size: tuple[int, int] = (15
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_person_finds_a_rank_looks_into_it_and_sees_it_die_and_the_program_end(tmp_path: Path) -> None:
     mesh = proc_mesh(hosts=2, gpus=2)
     holder: ActorMesh[Holder] = mesh.spawn("holder", Holder).get(WAIT)
@@ -133,6 +134,7 @@ def lose(rank: ActorMesh[Holder]) -> None:
         rank.pid.call_one().get(WAIT)
 
 
+@pytest.mark.slow
 def test_the_cursor_is_seen_whatever_room_there_was_when_it_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     proc_mesh(hosts=6, gpus=2).spawn("holder", Holder).get(WAIT)
 
@@ -197,6 +199,7 @@ def test_a_program_that_ends_before_the_screen_runs_has_ended() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_at_a_terminal_and_without_one() -> None:
     code = (
         "from meshrt import proc_mesh\nfrom tests.support.holders import Holder\n"

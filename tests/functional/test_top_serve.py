@@ -165,6 +165,7 @@ def test_a_name_of_another_site_that_points_here(upgrade: bool, served: Served) 
         assert served.ask(path, *hosts, *more)[0] in (400, 403), hosts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("upgrade", [False, True], ids=["page", "websocket"])
 def test_a_page_of_another_site(upgrade: bool, served: Served) -> None:
     path, more = (f"{served.path}ws", tuple(_UPGRADE.items())) if upgrade else (served.path, ())

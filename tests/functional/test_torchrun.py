@@ -136,6 +136,7 @@ def told(tmp_path: Path) -> dict[int, dict[str, object]]:
     return {int(path.parent.name): json.loads(path.read_text()) for path in tmp_path.glob("logs/*/*/*/error.json")}
 
 
+@pytest.mark.slow
 def test_the_cause_is_named_though_its_victim_ends_before_it_and_within_the_same_second(tmp_path: Path) -> None:
     """The script of the cause never comes to its report: the launcher stops it as soon as the victim has ended."""
     main = """
@@ -279,6 +280,7 @@ main()
     assert document["message"]["message"].startswith("subprocess.CalledProcessError: ")  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_torchs_own_record_in_a_rank_is_read(tmp_path: Path) -> None:
     (tmp_path / "child.py").write_text(CHILD)
     main = """

@@ -313,6 +313,7 @@ def test_an_actor_class_or_an_argument_of_init_that_cannot_be_pickled() -> None:
     assert mesh.spawn("echo", Echo).rank.call_one().get(20) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.row("S1", "S5")
 def test_the_error_is_of_the_type_that_was_raised_as_well(odd: ActorMesh[Odd]) -> None:
     with pytest.raises(OSError, match="no reduce today") as argument:

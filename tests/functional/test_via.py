@@ -33,6 +33,7 @@ def left_over() -> list[Path]:
     return [*Path(os.environ["MESHRT_RUNTIME_DIR"]).glob("via-*")]
 
 
+@pytest.mark.slow
 def test_every_kind_of_command() -> None:
     mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
     pending = mesh.slice(hosts=0).work.call()
@@ -88,6 +89,7 @@ def test_a_person_at_the_prompt() -> None:
         child.close(force=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("via", "why", "code"),
     [

@@ -171,6 +171,7 @@ def test_a_rank_at_a_breakpoint(tmp_path: Path) -> None:
     assert where()[0][0]["state"] == "idle"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agents", [1, 2, 4])
 def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     mesh = proc_mesh(hosts=4, gpus=4, engine=LocalEngine(agents))

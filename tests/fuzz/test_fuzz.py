@@ -18,6 +18,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1,
 NIGHT = 3600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", TARGETS)
 def test_whatever_comes_is_understood_or_refused(name: str, seed: int) -> None:

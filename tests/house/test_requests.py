@@ -37,6 +37,7 @@ def test_two_methods_that_use_one_table_are_one_mechanism() -> None:
     assert request_tables(Source("meshrt/a.py", text)) == [("A", "_open")]
 
 
+@pytest.mark.slow
 def test_registries_exist_and_would_be_found() -> None:
     found = {(source.path, owner) for source in read_sources("meshrt") for owner, _ in request_tables(source)}
     assert REGISTRIES.keys() <= found, "it was moved or removed: change REGISTRIES in tests/house/requests.py"

@@ -89,6 +89,7 @@ def pyright() -> Found:
     }
 
 
+@pytest.mark.slow
 @needs_mypy
 @pytest.mark.timeout(320)
 def test_mypy() -> None:
@@ -100,6 +101,7 @@ def test_mypy() -> None:
         assert sorted(line for name, line in found if name == path.name) == wrong
 
 
+@pytest.mark.slow
 @needs_pyright
 @pytest.mark.timeout(320)
 def test_pyright() -> None:
@@ -130,6 +132,7 @@ def compare_marks(found: Found, checker: str) -> None:
         pytest.fail("\n".join(["", *wrong]), pytrace=False)
 
 
+@pytest.mark.slow
 @needs_pyright
 @pytest.mark.timeout(320)
 def test_public_names_have_known_types() -> None:

@@ -94,6 +94,7 @@ def test_the_latest_state_of_a_line_is_a_part_of_it(text: str) -> None:
     assert state in text and ("\r" not in state) and (state == text or "\r" in text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["\x1b", "\x1b[", "\x1b[1", "\x1b[1;", "\x1b[31m", "\x1b[A", "\r", "\r\x1b[K", "m\x1b[31"]
 )

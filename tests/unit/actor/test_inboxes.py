@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def message(number: int, taken: list[int] | None = None) -> Arrived:
     return Arrived(frame, None if taken is None else lambda: taken.append(number))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["put", "take", "take and drop"]), max_size=30))
 def test_messages_go_in_order_to_the_oldest_receiver_that_is_still_used(steps: list[str]) -> None:
     inbox, takers, dropped, taken = Inbox(once=False), list[Taker](), list[Any](), list[int]()

@@ -431,6 +431,7 @@ def test_the_table_has_what_the_adapters_use() -> None:
     assert set(PROBES) == {name.name for name in NAMES}
 
 
+@pytest.mark.slow
 def test_nothing_else_uses_them() -> None:
     theirs = {name.name for name in NAMES}
     of_adapters = {name for cls in (bdb_adapter.BdbAdapter, pdb_adapter.PdbAdapter) for name in vars(cls)}

@@ -161,6 +161,7 @@ def tails(command: Command[Any]) -> st.SearchStrategy[str]:
     return st.one_of(some, some, some, words, st.text(max_size=40), st.text("workranks(0:4,=)! -/@.", max_size=40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS.offered(Offer.PROMPT), ids=lambda command: command.name)
 @given(data=st.data())
 def test_any_line_is_understood_or_refused(command: Command[Any], data: st.DataObject) -> None:

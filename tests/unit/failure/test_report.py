@@ -235,6 +235,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         files.read(tmp_path / "failure-3.json")
 
 
+@pytest.mark.slow
 @given(st.dictionaries(PARTS, ANYTHING))
 def test_a_file_with_parts_that_are_none_is_shown(parts: dict[str, object]) -> None:
     whole = Incident.from_plain(parts)

@@ -32,6 +32,7 @@ def test_what_the_launcher_reads(file: Path) -> None:
     assert read(file) == LeftBehind("ValueError: bad", "line 1\n\\e[31mline 2", 1_795_215_857.0)
 
 
+@pytest.mark.slow
 def test_it_is_bounded(file: Path) -> None:
     write(file, "m" * 1_000_000, "t" * 10_000_000, 1)
     assert file.stat().st_size < 70_000

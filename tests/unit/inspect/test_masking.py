@@ -171,6 +171,7 @@ def test_work_is_linear_in_the_length_of_a_text(unit: str) -> None:
         assert without_secrets(text) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["A", "a", "Aa", "A1", "_A", "É"])
 def test_work_is_linear_in_the_length_of_a_name(unit: str) -> None:
     """As above, for a name that is as long; its last letter is of another kind than those before."""

@@ -98,6 +98,7 @@ def test_each_prefix_has_the_ranks_that_share_it(by_rank: dict[int, list[Record]
     assert found_leaves == leaves
 
 
+@pytest.mark.slow
 @given(answers)
 def test_text_and_plain_data_say_every_rank(by_rank: dict[int, list[Record]]) -> None:
     mesh = merged(by_rank)

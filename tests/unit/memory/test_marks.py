@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from meshrt.memory.buffers import HOST, MAPPED, Place
 from meshrt.memory.marks import REGION, SLOT, Addresses, Marks
 from tests.support.programs import environment
@@ -54,6 +56,7 @@ print(kilobytes() - before)
 """
 
 
+@pytest.mark.slow
 def test_a_count_leaves_the_process_as_large_as_it_was() -> None:
     """In a process of its own: what others have freed would do for it."""
     done = subprocess.run(

@@ -30,6 +30,7 @@ def test_tensors_count_by_their_storage() -> None:
     assert Snapshot().measure(torch.empty(MIB, device="meta")).bytes < 200
 
 
+@pytest.mark.slow
 def test_gradients_and_the_state_of_an_optimizer() -> None:
     layer = torch.nn.Linear(512, 512)
     optimizer = torch.optim.Adam(layer.parameters())

@@ -91,6 +91,7 @@ def test_what_to_do_about_scattered_ranks() -> None:
         select(MESH, "0,1,3")
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_the_ranks_are_those_of_resolve(data: st.DataObject) -> None:
     shape = data.draw(shapes())

@@ -95,6 +95,7 @@ def oracle(selection: Selection, view: Shape, whole: Shape) -> tuple[int, ...]:
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_against_the_oracle(data: st.DataObject) -> None:
     shape = data.draw(shapes())
@@ -106,6 +107,7 @@ def test_against_the_oracle(data: st.DataObject) -> None:
             resolve(selection, shape, facts=Facts())
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_views_against_the_oracle(data: st.DataObject) -> None:
     whole = data.draw(shapes())

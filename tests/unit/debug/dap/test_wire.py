@@ -44,6 +44,7 @@ def framed(body: bytes) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
+@pytest.mark.slow
 @given(st.lists(MESSAGES, max_size=4), st.data())
 def test_any_split_gives_the_same_messages(messages: list[dict[str, Any]], data: st.DataObject) -> None:
     stream = b"".join(map(encode, messages))
