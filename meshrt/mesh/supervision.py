@@ -122,8 +122,8 @@ class Supervision:
         with self._decided:
             faults = self._own.pop(mesh_id, None)
             self._decided.notify_all()
-        if faults is not None:
-            self._alarm.add(mesh_failure(mesh_id, "this process", faults), lambda: self._unseen(faults))
+            if faults is not None:
+                self._alarm.add(mesh_failure(mesh_id, "this process", faults), lambda: self._unseen(faults))
 
     def _add(self, record: MeshRecord, fault: Fault) -> None:
         failure = self._gathering.get(record.mesh_id)
@@ -153,8 +153,10 @@ class Supervision:
             one = [record.owner_of(fault.place.actor, rank)] if fault.place.actor else record.owners_at(rank)
             for owner in one:
                 shares.setdefault(owner, _Failure(record, owner)).faults.append(fault)
-        self._open.update(shares.values())
-        self._over(gathered)
+        with self._decided:
+            if self._over(gathered):
+                return
+            self._open.update(shares.values())
         for failure in shares.values():
             self._ask(failure)
 
@@ -182,11 +184,12 @@ class Supervision:
             self._decided.wait_for(lambda: not self._open and not self._own, seconds)
 
     def finish(self) -> None:
-        """The program ends: what is not decided goes to the script. Any thread."""
-        for failure in tuple(self._open):
-            self._to_script(failure)
-        for mesh_id in tuple(self._own):
-            self._own_to_script(mesh_id)
+        """The program ends: what is not decided goes to the script, which has it when this returns. Any thread."""
+        with self._decided:
+            for failure in tuple(self._open):
+                self._to_script(failure)
+            for mesh_id in tuple(self._own):
+                self._own_to_script(mesh_id)
 
     def _over(self, failure: _Failure) -> bool:
         """Note that it is decided; returns whether it was already."""
@@ -211,8 +214,9 @@ class Supervision:
         own = owner in (failure.first, failure.record.owner)
         if own and failure.record.stopped is not None and not self._alarm.silent:
             # By this owner, which does not use its ranks any more; not by the end of the program.
-            if not self._over(failure):
-                self._unseen(failure.faults)
+            with self._decided:
+                if not self._over(failure):
+                    self._unseen(failure.faults)
             return
         who = f"{owner.actor or 'code'} on {above.name} {above.place(owner.rank)}"
         made = "made" if owner == failure.record.owner else "spawned what has failed on"
@@ -271,12 +275,12 @@ class Supervision:
             return self._services.ask_rank(owner.mesh_id, owner.rank, structs.replace(request, faults=brief))
 
     def _to_script(self, failure: _Failure) -> None:
-        if self._over(failure):
-            return
         record = failure.record
         whole = mesh_failure(record.mesh_id, record.name, failure.faults, failure.notes)
         unread = () if failure.first is None else failure.numbers()  # the script spawned it: it does not read it
-        self._alarm.add(whole, lambda: self._unseen(failure.faults, unread), quiet=record.singleton)
+        with self._decided:  # else `finish` might return between the two, and the end of the program not know of it
+            if not self._over(failure):
+                self._alarm.add(whole, lambda: self._unseen(failure.faults, unread), quiet=record.singleton)
 
     def _unseen(self, faults: Iterable[Fault], unread: Container[str] = ()) -> None:
         """Note what is to be reported at the end; ``unread``: also answers, as their caller is not in the script."""

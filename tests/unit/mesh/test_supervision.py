@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -298,3 +299,30 @@ def test_what_fails_in_the_process_of_the_script_is_told_together_and_at_the_end
     root.supervision.finish()
     root.later()
     assert [failure.ranks for failure in root.told] == [(0, 1), (0,)]
+
+
+def test_the_end_waits_for_what_is_just_being_given_to_the_script(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.meshes["inner"].owner = None
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(failure: MeshFailure, _unseen: Callable[[], None], *, quiet: bool = False) -> None:
+        begun.set()
+        go_on.wait(10)
+        root.told.append(failure)
+
+    monkeypatch.setattr(root, "add", slow)
+    lose(root, 1)
+    loop = threading.Thread(target=root.later)
+    loop.start()
+    begun.wait(10)
+    threading.Timer(0.1, go_on.set).start()
+    root.supervision.finish()
+    assert whole(root) == [(1,)]
+    loop.join()
+
+
+def test_what_the_end_has_given_to_the_script_is_not_given_once_more(root: Root) -> None:
+    lose(root, 1)
+    root.supervision.finish()
+    root.later()
+    assert whole(root) == [(1,)] and root.asked == []
