@@ -24,6 +24,8 @@ from meshrt.transport.helper import interpreter
 __all__ = ["AGENT_PROGRAM", "AgentProcess", "start_agent", "started_early", "take_early"]
 
 AGENT_PROGRAM = Path(__file__).with_name("agent_main.py")
+#: How many standard streams there are: theirs are the first descriptors.
+_STREAMS = 3
 
 
 class AgentProcess(NamedTuple):
@@ -52,7 +54,7 @@ _early: AgentProcess | None = None
 
 def start_agent(mark: str) -> AgentProcess:
     """Start an agent; does not wait for it. Raises OSError: no process or descriptor is free."""
-    ours, theirs = map(_above_standard, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
+    ours, theirs = map(_above_streams, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         process = subprocess.Popen(
             [*interpreter(), str(AGENT_PROGRAM), str(theirs.fileno())],
@@ -72,12 +74,12 @@ def start_agent(mark: str) -> AgentProcess:
     return AgentProcess(mark, process, ours)
 
 
-def _above_standard(end: socket.socket) -> socket.socket:
+def _above_streams(end: socket.socket) -> socket.socket:
     """Return the socket with another descriptor than a standard stream has, which may be closed in this process."""
-    if end.fileno() > 2:
+    if end.fileno() >= _STREAMS:
         return end
     with end:
-        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
+        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _STREAMS))
 
 
 @contextlib.contextmanager
