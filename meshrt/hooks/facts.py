@@ -217,7 +217,8 @@ class Unanswered(msgspec.Struct, frozen=True):
         ranks: Base ranks, ascending.
         kind: ``"refused"``, ``"gone"`` or ``"silent"``.
         why: The refusal, or how the rank has ended; "" if it is silent.
-        state: Of a silent rank: ``"stopped"`` by a signal, ``"busy"`` in C code, or "": not known.
+        state: Of a silent rank: ``"stopped"`` by a signal, ``"busy"`` in C code, ``"late"``: it has no processor,
+            ``"host"``: the agent of its host does not answer, or "": not known.
         stack: Of a silent rank: what faulthandler wrote, or "".
     """
 

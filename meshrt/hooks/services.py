@@ -252,7 +252,8 @@ class RootServices(Protocol):
 
         Args:
             targets: Base ranks, by mesh id.
-            seconds: After so long the ranks that have not answered are reported as silent.
+            seconds: When no rank has answered for so long, those that are left are reported as silent. Ranks and
+                agents that have no processor are given a few seconds more.
             report: Called with new answers: first after about 50 ms if not all are in, then at most every 100 ms, and
                 at once when all are in. On the root's loop, never before this returns. The last call says ``done``.
             stack_suffices: A rank that C code keeps from answering is reported as silent, with its stack, without

@@ -13,7 +13,7 @@ import time
 
 from meshrt.host.child import Child
 from meshrt.host.pulse import STACK_SIGNAL, Pulse
-from meshrt.transport.kernel import is_stopped, run_delays
+from meshrt.transport.kernel import is_stopped, kernel_state, run_delays
 
 __all__ = ["Dumps"]
 
@@ -84,6 +84,18 @@ class Dumps:
         del self._asked[child]
         return "busy", dump.text
 
+    def lacks_processor(self, child: Child) -> bool:
+        """Whether a silent rank that was asked for its stacks has hardly run since."""
+        dump = self._asked.get(child)
+        if dump is None:
+            return False
+        if not dump.written:
+            with contextlib.suppress(OSError):
+                # The signal has woken its main thread. The kernel counts a delay only when it is over.
+                if kernel_state(child.pid) == "R":
+                    return True
+        return self._delayed(child, dump)
+
     def _ask(self, child: Child, dump: _Dump) -> None:
         start = self._pulse.dump_begun(child)
         if start is None or start < child.asked_faults:  # that one was read already
@@ -95,12 +107,14 @@ class Dumps:
         dump.begun = time.monotonic()
         dump.delays = run_delays(child.pid)
 
+    def _starved(self, child: Child, dump: _Dump) -> bool:
+        """Whether a rank that has written its stacks is given more time to answer."""
+        return time.monotonic() < dump.patience and self._delayed(child, dump)
+
     @staticmethod
-    def _starved(child: Child, dump: _Dump) -> bool:
+    def _delayed(child: Child, dump: _Dump) -> bool:
         """Whether a thread of the rank has waited for a processor for most of the time since it was asked."""
         now = time.monotonic()
-        if now >= dump.patience:
-            return False
         longest = max(
             (delay - dump.delays[thread] for thread, delay in run_delays(child.pid).items() if thread in dump.delays),
             default=0,

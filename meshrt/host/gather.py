@@ -11,8 +11,9 @@ A rank::
           -> silent    for `_SILENT` seconds: it was stopped by a signal, or C code holds its GIL, and then faulthandler
                        is asked for its stacks. If it answers all the same, its answer counts.
 
-Silence is counted from the last answer of any rank: where many ranks share few processors, the last one is late but not
-silent.
+Silence, and the time of the question itself, are counted from the last answer of any rank: where many ranks share few
+processors, the last one is late but not silent. Ranks that wait for a processor when that time is over are given
+`_LATE_SECONDS` more.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _NEXT = 0.08
 #: Seconds between two looks at a rank that was asked for its stacks.
 _LOOK = 0.01
 _SILENT = 0.3
+#: Seconds more for ranks that have not answered because they had no processor.
+_LATE_SECONDS = 3.0
+#: A look at silent ranks reads files of each; it takes at most one part in so many of the agent's time.
+_LOOK_SHARE = 5
 #: Bytes of answers in one message; a single answer may be longer.
 _BATCH = 512 << 10
 
@@ -60,17 +65,22 @@ class _Gather:
 
     def __init__(self, number: int, seconds: float, stack_suffices: bool, now: float) -> None:
         self.number = number
+        self.seconds = seconds
         self.stack_suffices = stack_suffices
         self.begun = now
         #: When a rank was last heard of.
         self.heard = now
-        self.deadline = now + seconds
         self.flush_at = now + _FIRST
         self.waiting: dict[Address, Child] = {}
         self.accepted: set[Address] = set()
         #: What is known of silent ranks: state and stack.
         self.silent: dict[Address, tuple[str, str]] = {}
         self.groups: dict[tuple[str, str, bytes], _Group] = {}
+
+    @property
+    def deadline(self) -> float:
+        """When ranks that have not answered are reported as silent."""
+        return self.heard + self.seconds
 
     def patience(self) -> float:
         """Return when ranks that have said nothing count as silent."""
@@ -205,19 +215,27 @@ class Gathers:
         if self._gathers.get(gather.number) is not gather:
             return
         now = time.monotonic()
-        last = now >= gather.deadline
+        last = now >= gather.deadline and not self._are_late(gather, now)
         if last or now >= gather.patience():
             self._look(gather, last)
             if self._gathers.get(gather.number) is not gather:
                 return
+        looked = time.monotonic() - now
         if now >= gather.flush_at:
             gather.flush_at = now + _NEXT
             self._flush(gather)
         known = len(gather.silent) + len(gather.accepted)
         looking = now >= gather.patience() and known < len(gather.waiting)
         next_look = _LOOK if looking else _NEXT if now >= gather.patience() else gather.patience() - now
-        wake_at = min(now + next_look, gather.deadline, gather.flush_at)
-        self._later(max(0.001, wake_at - now), lambda: self._tick(gather))
+        wake_at = min(now + next_look, max(gather.deadline, now + _LOOK), gather.flush_at)
+        self._later(max(0.001, wake_at - now, looked * _LOOK_SHARE), lambda: self._tick(gather))
+
+    def _are_late(self, gather: _Gather, now: float) -> bool:
+        """Whether ranks lack a processor, so that the end of the time of the question does not mean silence."""
+        if now >= gather.deadline + _LATE_SECONDS:
+            return False
+        waiting = gather.waiting.items()
+        return any(self._dumps.lacks_processor(child) for address, child in waiting if address not in gather.accepted)
 
     def _look(self, gather: _Gather, last: bool) -> None:
         """Find out about the silent ranks; with ``last`` they are reported with what is known."""
@@ -228,7 +246,7 @@ class Gathers:
             if found is not None:
                 gather.silent[address] = found
             if last or (found is not None and (found[0] == "stopped" or gather.stack_suffices)):
-                state, stack = found or ("", "")
+                state, stack = found or ("late" if self._dumps.lacks_processor(child) else "", "")
                 gather.add(address, "silent", {"state": state, "stack": stack})
                 self._settle(gather, address)
 

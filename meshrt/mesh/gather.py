@@ -1,7 +1,13 @@
-"""One question to many ranks: the root's side of `meshrt.host.gather`. On the root's loop."""
+"""One question to many ranks: the root's side of `meshrt.host.gather`. On the root's loop.
+
+The agents say which ranks are silent. The root gives up an agent that says nothing itself: at once one that a signal
+has stopped, any other one after `_LATE_SECONDS` more, as it may lack a processor.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -12,6 +18,7 @@ from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Answered, Gathered, Unanswered
 from meshrt.hooks.operations import Data, GroupedOperation, body_of
 from meshrt.mesh.registry import Registry
+from meshrt.transport.kernel import is_stopped
 from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Gather, LeaveGather
 from meshrt.wire.tree import Gathered as AgentGathered
@@ -26,8 +33,9 @@ P = TypeVar("P")
 
 _FIRST = 0.05
 _NEXT = 0.1
-#: Seconds beyond the time of a question after which an agent is no longer waited for.
+#: Seconds beyond the time of a question after which an agent that is stopped is no longer waited for, and any other.
 _OVERDUE = 0.3
+_LATE_SECONDS = 5.0
 
 
 class _Gather(Generic[S, P]):
@@ -40,7 +48,10 @@ class _Gather(Generic[S, P]):
         self.registry = registry
         self.report = report
         self.waiting: dict[str, set[int]] = {}
-        self.agents: list[AgentLink] = []
+        #: The agents that were asked, each for its ranks.
+        self.agents: dict[AgentLink, dict[str, list[int]]] = {}
+        #: When an agent was last heard of, monotonic seconds.
+        self.heard = time.monotonic()
         self.groups: dict[tuple[str, str, bytes], tuple[list[int], Any, dict[int, Any]]] = {}
         self.reported = False
         self.ended = False
@@ -62,6 +73,11 @@ class _Gather(Generic[S, P]):
             del self.groups[key]
         if not waiting:
             del self.waiting[mesh_id]
+
+    def add_silent(self, share: Mapping[str, Sequence[int]]) -> None:
+        """The agent of these ranks does not answer."""
+        for mesh_id, ranks in share.items():
+            self.add(mesh_id, "silent", ranks, {"state": "host", "stack": ""})
 
     def take(self) -> Gathered[S, P]:
         """Return what is new."""
@@ -119,16 +135,15 @@ class Gathers:
         try:
             for agent, share in shares.items():
                 if agent.full:
-                    for mesh_id, ranks in share.items():
-                        gather.add(mesh_id, "silent", ranks, {"state": "", "stack": ""})
+                    gather.add_silent(share)
                     continue
                 agent.send(Gather(number, operation.name(), body_of(operation), seconds, stack_suffices, share))
-                gather.agents.append(agent)
+                gather.agents[agent] = share
         except ProtocolError:
             self.leave(number)
             raise
         self._call_later(0.0 if not gather.waiting else _FIRST, lambda: self._tick(number))
-        self._call_later(seconds + _OVERDUE, lambda: self._give_up(number))
+        self._call_later(seconds + _OVERDUE, lambda: self._give_up(number, seconds))
         return number
 
     def _share_out(
@@ -161,6 +176,7 @@ class Gathers:
         """An agent has answers."""
         gather = self._gathers.find(gathered.id)
         if gather is not None:
+            gather.heard = time.monotonic()
             for mesh_id, kind, ranks, same, per in gathered.groups:
                 gather.add(mesh_id, kind, ranks, same, per)
             self._look(gathered.id)
@@ -192,13 +208,23 @@ class Gathers:
         if gathered is not None:
             gather.report(gathered)
 
-    def _give_up(self, number: int) -> None:
+    def _give_up(self, number: int, seconds: float) -> None:
+        """Wait no longer for agents that say nothing."""
         gather = self._gathers.find(number)
-        if gather is None:
+        if gather is None or not gather.waiting:
             return
-        for mesh_id, ranks in tuple(gather.waiting.items()):
-            gather.add(mesh_id, "silent", sorted(ranks), {"state": "", "stack": ""})
-        for agent in gather.agents:
-            if not agent.gone:
-                agent.send(LeaveGather(number))
+        passed = time.monotonic() - gather.heard
+        for agent in [*gather.agents]:
+            if passed >= seconds + _LATE_SECONDS or (passed >= seconds and _is_stopped(agent)):
+                gather.add_silent(gather.agents.pop(agent))
+                if not agent.gone:
+                    agent.send(LeaveGather(number))
         self._look(number)
+        self._call_later(_OVERDUE, lambda: self._give_up(number, seconds))
+
+
+def _is_stopped(agent: AgentLink) -> bool:
+    """Whether a signal has stopped an agent. Of one on another machine that is not known: False."""
+    with contextlib.suppress(OSError):
+        return not agent.machine and is_stopped(agent.pid)
+    return False

@@ -159,6 +159,14 @@ def test_who_does_not_answer_in_time_is_silent() -> None:
     assert (group.kind, group.ranks, group.same) == ("silent", (0, 1), {"state": "", "stack": ""})
 
 
+def test_the_time_of_a_question_begins_anew_with_each_answer() -> None:
+    """A thousand ranks on few processors need longer than one rank has time to answer."""
+    started(4)
+    question = Question("test.later", {"turns": 0.4}, seconds=0.9)
+    question.wait()
+    assert question.kinds() == {"answered": [0, 1, 2, 3]}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_rank_that_dies_meanwhile(engine: LocalEngine | None) -> None:
@@ -200,6 +208,7 @@ def test_an_agent_that_is_stopped() -> None:
         question = Question("test.parity", seconds=0.4)
         question.wait()
         assert question.kinds() == {"answered": [2, 3], "silent": [0, 1]}
+        assert {group.same["state"] for group in question.groups if group.kind == "silent"} == {"host"}
     assert Question("test.parity").wait()[0].kind == "answered"
 
 

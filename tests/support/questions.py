@@ -24,7 +24,9 @@ def serve_questions() -> None:
         raise LookupError("not here")
 
     def later(body: dict[str, Any], answer: Any) -> None:
-        if body.get("thread"):
+        if body.get("turns"):
+            services.call_later(body["turns"] * (rank + 1), lambda: answer({"same": "in turn"}, ""))
+        elif body.get("thread"):
             threading.Thread(target=answer, args=({"same": "from a thread"}, "")).start()
         elif body.get("seconds"):
             services.call_later(body["seconds"], lambda: answer({"same": "late"}, ""))

@@ -75,6 +75,16 @@ def test_a_silent_rank_that_lacks_a_processor_is_given_time(machine: Machine) ->
     assert found is not None and found == ("busy", f"stacks {machine.asked}"), "the latest stacks count"
 
 
+def test_a_rank_lacks_a_processor_while_it_waits_for_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = ["R", "S"]
+    monkeypatch.setattr(dumps_module, "kernel_state", lambda _pid: states.pop(0))
+    assert not machine.dumps.lacks_processor(machine.child), "it was not asked yet"
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda _pidfd, _signal: None)
+    assert machine.looks(0.02, starved=False) is None
+    assert machine.dumps.lacks_processor(machine.child), "it can run, and has not written its stacks"
+    assert not machine.dumps.lacks_processor(machine.child), "it waits for something else"
+
+
 def test_a_rank_that_lacks_a_processor_for_long_is_busy_all_the_same(machine: Machine) -> None:
     assert machine.looks(3.5, starved=True) == ("busy", f"stacks {machine.asked}")
 
