@@ -3,7 +3,6 @@
 Each is imported only in the process that measures it, so nobody pays for another's imports.
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -57,6 +56,8 @@ class Contestant(NamedTuple):
         """Return the installed version; ``checkout`` when the package is not installed but there."""
         if self.distribution is None:
             return "standard library"
+        from importlib.metadata import PackageNotFoundError, version  # not in the memory of the actors: 2 MiB
+
         try:
             return version(self.distribution)
         except PackageNotFoundError:

@@ -78,7 +78,7 @@ class Dumps:
             return None
         if dump.text is None:
             return None
-        if ask and self._starved(child, dump):
+        if ask and time.monotonic() < dump.patience and self._delayed(child, dump):
             self._ask(child, dump)
             return None
         del self._asked[child]
@@ -87,14 +87,12 @@ class Dumps:
     def lacks_processor(self, child: Child) -> bool:
         """Whether a silent rank that was asked for its stacks has hardly run since."""
         dump = self._asked.get(child)
-        if dump is None:
-            return False
-        if not dump.written:
+        if dump is not None and not dump.written:
             with contextlib.suppress(OSError):
                 # The signal has woken its main thread. The kernel counts a delay only when it is over.
                 if kernel_state(child.pid) == "R":
                     return True
-        return self._delayed(child, dump)
+        return dump is not None and self._delayed(child, dump)
 
     def _ask(self, child: Child, dump: _Dump) -> None:
         start = self._pulse.dump_begun(child)
@@ -106,10 +104,6 @@ class Dumps:
         dump.written = False
         dump.begun = time.monotonic()
         dump.delays = run_delays(child.pid)
-
-    def _starved(self, child: Child, dump: _Dump) -> bool:
-        """Whether a rank that has written its stacks is given more time to answer."""
-        return time.monotonic() < dump.patience and self._delayed(child, dump)
 
     @staticmethod
     def _delayed(child: Child, dump: _Dump) -> bool:

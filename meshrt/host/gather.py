@@ -227,15 +227,15 @@ class Gathers:
         known = len(gather.silent) + len(gather.accepted)
         looking = now >= gather.patience() and known < len(gather.waiting)
         next_look = _LOOK if looking else _NEXT if now >= gather.patience() else gather.patience() - now
-        wake_at = min(now + next_look, max(gather.deadline, now + _LOOK), gather.flush_at)
-        self._later(max(0.001, wake_at - now, looked * _LOOK_SHARE), lambda: self._tick(gather))
+        pause = min(next_look, max(gather.deadline - now, _LOOK), gather.flush_at - now)
+        self._later(max(0.001, pause, looked * _LOOK_SHARE), lambda: self._tick(gather))
 
     def _are_late(self, gather: _Gather, now: float) -> bool:
         """Whether ranks lack a processor, so that the end of the time of the question does not mean silence."""
         if now >= gather.deadline + _LATE_SECONDS:
             return False
-        waiting = gather.waiting.items()
-        return any(self._dumps.lacks_processor(child) for address, child in waiting if address not in gather.accepted)
+        silent = gather.waiting.keys() - gather.accepted
+        return any(self._dumps.lacks_processor(gather.waiting[address]) for address in silent)
 
     def _look(self, gather: _Gather, last: bool) -> None:
         """Find out about the silent ranks; with ``last`` they are reported with what is known."""

@@ -7,12 +7,15 @@ import contextlib
 import signal
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 from meshrt.actor.errors import why_ended
 from meshrt.errors import ShutdownError, one_line
-from meshrt.mesh.root import Root
 from meshrt.mesh.status import die_by
 from meshrt.wire.codec import text_of
+
+if TYPE_CHECKING:
+    from meshrt.mesh.root import Root
 
 __all__ = ["end_first", "running_root", "shutdown_context", "start_root"]
 
@@ -37,6 +40,8 @@ def start_root() -> Root:
         if _root is None or not _root.run.is_here:
             if _ended or sys.is_finalizing():
                 raise ShutdownError("the interpreter is ending: no new mesh can be started")
+            from meshrt.mesh.root import Root  # start-up: ranks, which import `shutdown_context`, have no root
+
             first = _root is None
             _root = Root(_forget)
             if first:
