@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import gc
 import io
+import itertools
 import sys
 import threading
 import types
@@ -26,9 +27,23 @@ from meshrt.actor.endpoint import forget_endpoints
 from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.wire.codec import text_of
 
-__all__ = ["InterpreterExit"]
+__all__ = ["InterpreterExit", "note_modules"]
 
 _IO = io.IOBase.__mro__[1]  # the base of all files, that of Python's library and those of users: no ABC, which is slow
+
+
+#: The last module that a rank has from its agent; "": not noted. Modules of the user come behind it.
+_last_of_agent = ""
+
+
+def note_modules() -> None:
+    """Note which modules ranks have from this process. In the agent, before it forks or imports any of the user's.
+
+    A look at a module copies its memory in a rank: 2 MiB, and a fifth of the time that a rank needs to start and end.
+    """
+    global _last_of_agent
+    if not any(_is_users(vars(module)) for module in tuple(sys.modules.values())):
+        _last_of_agent = next(reversed(sys.modules))
 
 
 class InterpreterExit:
@@ -96,8 +111,8 @@ def _end_modules() -> None:
 def _drop_modules() -> list[weakref.ref[types.ModuleType]]:
     """Remove the modules that were imported from files of the user; returns them, the last one first."""
     found = []
-    every: list[tuple[str, object]] = list(sys.modules.items())  # user code may have put anything there
-    for name, module in reversed(every):
+    for name in tuple(itertools.takewhile(lambda name: name != _last_of_agent, reversed(sys.modules))):
+        module: object = sys.modules[name]  # user code may have put anything there
         if isinstance(module, types.ModuleType) and _is_users(vars(module)):
             found.append(weakref.ref(module))
             del sys.modules[name]

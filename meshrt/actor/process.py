@@ -119,12 +119,7 @@ MAIN_SIGNAL = signal.SIGRTMIN + 6
 class RankProcess:
     """The services of this rank (`meshrt.hooks.services.RankServices`), and its life."""
 
-    def __init__(
-        self,
-        birth: Birth,
-        plumbing: Plumbing,
-        agent_lost: Callable[[], object] = lambda: os._exit(1),
-    ) -> None:
+    def __init__(self, birth: Birth, plumbing: Plumbing, lost: Callable[[], object] = lambda: os._exit(1)) -> None:
         self.mesh_id = birth.mesh_id
         self.mesh_name = birth.mesh_name
         self.rank = birth.rank
@@ -162,7 +157,7 @@ class RankProcess:
             self.operations,
             plumbing.door,
             birth.certificate,
-            agent_lost,
+            lost,
         )
         self.host.attach(self.control)
         supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver)

@@ -323,7 +323,7 @@ class Agent:
         """Have processes join, at the socket of this name."""
 
         def prepare(birth: Birth) -> tuple[Child, Plumbing] | None:
-            return self._starter.prepare_joined(birth, log_directory)
+            return self._starter.prepare(birth, log_directory, joined=True)
 
         try:
             self._meetings.append(Meeting(self._selector, name, births, prepare, self._adopt, self._later))

@@ -33,6 +33,8 @@ from meshrt.wire.tree import Leaving
 _CRASH = b"Fatal Python error"
 #: Characters of a dump that are kept. The main thread comes last.
 _DUMP_MAX = 64 << 10
+#: Bytes of its file that are read at once.
+_FAULTS_MAX = 4 << 20
 
 __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
@@ -183,10 +185,6 @@ class Child(msgspec.Struct, eq=False):
         """Return how much faulthandler has written."""
         return os.fstat(self.fault_file).st_size
 
-    def _fault_bytes(self, start: int) -> bytes:
-        """Return what faulthandler wrote from ``start`` on."""
-        return os.pread(self.fault_file, 4 << 20, start)
-
     def take_dump(self, start: int) -> str:
         """Return the requested stacks that were written from ``start`` on; they do not count as a crash.
 
@@ -196,7 +194,7 @@ class Child(msgspec.Struct, eq=False):
             return self.last_dump  # another part has asked for the same stacks, and has read them
         start = max(start, self.asked_faults)
         try:
-            dump = self._fault_bytes(start).partition(_CRASH)[0]
+            dump = os.pread(self.fault_file, _FAULTS_MAX, start).partition(_CRASH)[0]
         except OSError as error:
             return f"(its stacks cannot be read: {error.strerror})"
         if start + len(dump) > self.asked_faults:
@@ -211,7 +209,7 @@ class Child(msgspec.Struct, eq=False):
     def crash_text(self) -> str:
         """Return what faulthandler wrote because the process crashed, or ""."""
         try:
-            written = self._fault_bytes(self.asked_faults)
+            written = os.pread(self.fault_file, _FAULTS_MAX, self.asked_faults)
         except OSError as error:
             self.hint = self.hint or f"the stack of its crash, if there is one, cannot be read: {error.strerror}"
             return ""

@@ -23,6 +23,9 @@ __all__ = ["Starter"]
 
 #: Seconds of forking between two looks at everything else: a large mesh takes some to fork.
 _AT_A_TIME = 0.02
+#: Ranks that are forked one right after the other. Memory that the agent writes to between two forks is memory that
+#: both ranks have of their own: 2 MiB each, and as many page faults, if each rank is prepared before its fork.
+_TOGETHER = 16
 #: From so many ranks on, the agent imports before it forks what each of them would import for itself (50 ms once, or 20
 #: ms and 2 MB in each of them, when all have their first stop or failure at once; asyncio as much again).
 _MANY = 64
@@ -83,7 +86,7 @@ class Starter:
         """Fork some of those that wait."""
         until = time.monotonic() + _AT_A_TIME
         while self._waiting and time.monotonic() < until:
-            self._begin(*self._waiting.popleft())
+            self._begin([self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))])
 
     def hurry(self, wanted: Container[Address]) -> None:
         """Fork these now if they wait: something is to be sent to them."""
@@ -91,20 +94,25 @@ class Starter:
             waiting, self._waiting = self._waiting, deque()
             for birth, log_directory in waiting:
                 if (birth.mesh_id, birth.rank) in wanted:
-                    self._begin(birth, log_directory)
+                    self._begin([(birth, log_directory)])
                 else:
                     self._waiting.append((birth, log_directory))
 
-    def _begin(self, birth: Birth, log_directory: str) -> None:
-        prepared = self._prepare(birth, log_directory)
-        if prepared is not None:
-            self._fork(*prepared)
+    def _begin(self, births: Iterable[tuple[Birth, str]]) -> None:
+        prepared = [both for birth in births if (both := self.prepare(*birth)) is not None]
+        results = [self._fork(*both) for both in prepared]
+        for (child, plumbing), pid in zip(prepared, results, strict=True):
+            plumbing.close()
+            if isinstance(pid, OSError):
+                self._give_up(child, f"fork failed: {pid.strerror} (see ulimit -u, and memory)")
+            else:
+                self._born(child, pid)
 
     def start_preloaded(
         self, mesh: str, births: Iterable[Birth], log_directory: str, modules: list[str], env: dict[str, str]
     ) -> None:
         """Have them forked by a process that has imported ``modules``."""
-        prepared = [both for birth in births if (both := self._prepare(birth, log_directory)) is not None]
+        prepared = [both for birth in births if (both := self.prepare(birth, log_directory)) is not None]
         for child, _ in prepared:
             self._children[child.address] = child
         if len(prepared) >= _MANY:
@@ -122,11 +130,12 @@ class Starter:
         self._selector.register(zygote.pipe, selectors.EVENT_READ, lambda _events: self._from_zygote(zygote))
         self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
 
-    def prepare_joined(self, birth: Birth, log_directory: str) -> tuple[Child, Plumbing] | None:
-        """Return both ends of the plumbing of a rank whose process exists; None: there is none, which was reported."""
-        return self._prepare(birth, log_directory, joined=True)
+    def prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing] | None:
+        """Return both ends of the plumbing of a rank; None: there is none, which was reported.
 
-    def _prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing] | None:
+        Args:
+            joined: Its process exists.
+        """
         log: Log
         if self.output_queue is not None:
             log = SentLog((birth.mesh_id, birth.rank), self.output_queue, self._warn)
@@ -140,17 +149,15 @@ class Starter:
             self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")
             return None
 
-    def _fork(self, child: Child, plumbing: Plumbing) -> None:
+    def _fork(self, child: Child, plumbing: Plumbing) -> int | OSError:
+        """Return its pid, or why it has none."""
         try:
             pid = os.fork()
         except OSError as error:
-            plumbing.close()
-            self._give_up(child, f"fork failed: {error.strerror} (see ulimit -u, and memory)")
-            return
+            return error
         if pid == 0:
             become_rank(child.birth, plumbing, self._main)
-        plumbing.close()
-        self._born(child, pid)
+        return pid
 
     def _give_up(self, child: Child, reason: str) -> None:
         self._children.pop(child.address, None)

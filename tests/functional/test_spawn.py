@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from meshrt import Actor, ActorError, ActorMesh, MeshStopped, UsageError, current_rank, endpoint, proc_mesh
 from meshrt.mesh.program import start_root
+from meshrt.transport.kernel import stat_fields
 from tests.support.actors import Clock, Echo, Failing, Gate
 from tests.support.waiting import wait_until
 
@@ -56,6 +58,15 @@ class Renamed(Named):
     @endpoint
     def size(self) -> str:
         return "another size"
+
+
+class Importer(Actor):
+    """Its module imports what scripts import, as most do."""
+
+    @endpoint
+    def loaded(self) -> list[str]:
+        exec("from meshrt import HostMesh, ProcMesh, proc_mesh, shutdown_context, this_host", {})
+        return list(sys.modules)
 
 
 class NoActor:
@@ -200,6 +211,27 @@ def test_wrong_arguments_of_init_fail_at_the_call() -> None:
         mesh.spawn("clock", Clock, begin=3)  # type: ignore[call-overload]  # wrong on purpose
     with pytest.raises(TypeError, match=r"Slow\(\) missing a required argument: 'path'"):
         mesh.spawn("slow", Slow)  # type: ignore[call-overload]  # wrong on purpose
+
+
+def test_ranks_are_forked_one_right_after_the_other() -> None:
+    """What the agent writes to between two forks is copied for each rank: a few pages only."""
+    proc_mesh(n=1).spawn("echo", Echo).rank.call().get(20)
+    (record,) = start_root().registry.running()
+    agent = record.agent_of[0].pid
+    before = minor_faults(agent)
+    proc_mesh(n=32).spawn("echo", Echo).rank.call().get(20)
+    assert (minor_faults(agent) - before) / 32 < 220
+
+
+def minor_faults(pid: int) -> int:
+    """Return how often a process has used memory that the kernel had to make or to copy first."""
+    return int(stat_fields(pid)[7])
+
+
+def test_ranks_import_no_root() -> None:
+    """A module of actors may import all that a script uses."""
+    loaded = proc_mesh(n=1).spawn("importer", Importer).loaded.call_one().get(20)
+    assert "meshrt.mesh.program" in loaded and "meshrt.mesh.root" not in loaded
 
 
 def test_what_is_no_actor_is_refused() -> None:
