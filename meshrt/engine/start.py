@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from meshrt.engine.agent_process import started_early
+from meshrt.errors import ShutdownError
 
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
@@ -59,6 +61,8 @@ def proc_mesh(
         UsageError: A size, a name or an option is invalid.
         SpawnError: This machine cannot hold so many processes.
     """
+    if sys.is_finalizing():  # nothing can be imported any more
+        raise ShutdownError("the interpreter is ending: no new mesh can be started")
     with started_early(engine is None or engine == "local"):
         from meshrt.mesh.proc_mesh import make_mesh  # start-up: half of the time until the first call, as the agent's
 
