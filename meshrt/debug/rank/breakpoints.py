@@ -191,21 +191,22 @@ class BreakTable:
         return [BreakHit(row.id, row.hits, row.line, row.trouble, row.left) for row in self._now.rows.values()]
 
     def replace(self, specs: Iterable[BreakSpec], actors: Sequence[ActorState]) -> None:
-        """Replace the table; rows that stay keep their hits. On the control thread."""
+        """Replace the table; rows that stay keep their hits and where they are bound. On the control thread."""
         rows = {row.id: row for row in map(_Breakpoint, specs)}
         for row in rows.values():
             if row.spec.file and not row.problem:
                 for filename, roots in loaded_code(row.spec.file, actors):
                     row.bind(filename, roots, ran=True)
         self._bind_endpoints(rows.values(), actors)
-        for row in rows.values():
-            row.judge()
         with self._lock:
             for row in rows.values():
                 before = self._now.rows.get(row.id)
                 if before is not None and before.spec == row.spec:
                     row.hits, row.done, row.left = before.hits, row.done or before.done, before.left
                     row.raised = before.raised
+                    # An actor that was made meanwhile may be in its endpoint already, which looks no more.
+                    row.targets = {**before.targets, **row.targets}
+                row.judge()
             self._change(rows)
 
     def _change(self, rows: Mapping[int, _Breakpoint]) -> None:

@@ -127,6 +127,15 @@ def test_an_endpoint_of_any_actor_may_still_come() -> None:
     assert table.active
 
 
+def test_a_row_that_stays_is_bound_where_it_was() -> None:
+    """The table may come again while an actor is made: `actors` does not have it yet, and its endpoint has begun."""
+    table, row = BreakTable(), spec(endpoint="work")
+    table.replace([row], [])
+    assert table.bind_endpoints([tool()])
+    table.replace([row], [])
+    assert [state.state for state in table.states()] == ["bound"]
+
+
 def test_another_file_of_the_name_does_not_end_a_pending_breakpoint() -> None:
     table = BreakTable()
     table.replace([spec(file="late_one.py", line=5)], [])
