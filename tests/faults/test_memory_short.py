@@ -54,7 +54,8 @@ class AsyncShelf(Shelf):
 
 
 #: Received into the heap, and in chunks into a mapping.
-SIZES = [6 * MIB, 70 * MIB]
+#: More than the room, also if a thread ends meanwhile and gives back its stack: 8 MiB.
+SIZES = [20 * MIB, 70 * MIB]
 
 
 @pytest.fixture(params=[Shelf, AsyncShelf])
