@@ -358,6 +358,7 @@ def test_no_shell() -> None:
     check(no_shell)
 
 
+@pytest.mark.slow
 def test_files_are_written_in_one_place() -> None:
     check(files_are_written_in_one_place)
 

@@ -47,6 +47,7 @@ def start(cluster: Cluster, script: Path, what: str, *, agents: str = "", **engi
     return cluster.programs[-1]
 
 
+@pytest.mark.slow
 def test_what_the_hosts_do_not_have_is_fetched(cluster: Cluster, script: Path) -> None:
     out, err = start(cluster, script, "use").communicate(timeout=100)
     assert out.splitlines() == [

@@ -16,6 +16,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "examples" / "cluster.py")
 SAID = ["2 ranks on n1 n2", "weight 1.318 after 20 steps"]
 
 
+@pytest.mark.slow
 def test_launched(cluster: Cluster) -> None:
     launch = Launch(cluster.machines)
     try:

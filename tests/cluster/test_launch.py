@@ -150,6 +150,7 @@ def test_by_torchrun_and_its_own_rendezvous(launch: Launch) -> None:
     assert out.splitlines() == DONE
 
 
+@pytest.mark.slow
 def test_a_host_that_joins_late_is_there_for_the_next_mesh(launch: Launch) -> None:
     first = launch.start(0, *LAUNCH, "--min-hosts", "1", SCRIPT, "late", **launch.known(0))
     assert first.stdout is not None

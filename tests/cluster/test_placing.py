@@ -48,6 +48,7 @@ def test_limits_and_gpus_are_those_of_each_machine(cluster: Cluster, monkeypatch
         assert "host n2: " in refused and "GPU 2 was asked for, and the host has 2: CUDA_VISIBLE_DEVICES=6,7" in refused
 
 
+@pytest.mark.slow
 def test_sizes_that_two_machines_do_not_fit(cluster: Cluster) -> None:
     program = cluster.start("sizes", program=PLACING)
     out, err = program.communicate(timeout=100)

@@ -26,6 +26,7 @@ def asked(cluster: Cluster, agents: Mapping[str, Sequence[str]] | None = None) -
     return lines[1:], err
 
 
+@pytest.mark.slow
 @needs_nft
 @pytest.mark.row("H4")
 def test_a_machine_that_lets_nothing_in_is_reached_through_the_script(cluster: Cluster) -> None:
@@ -115,6 +116,7 @@ def test_all_interfaces_by_their_address(cluster: Cluster, bind: str, monkeypatc
     assert lines == ALL and "does not reach" not in err
 
 
+@pytest.mark.slow
 def test_an_address_with_a_label_of_its_own(cluster: Cluster) -> None:
     for number, machine in enumerate(cluster.machines, 1):
         address = f"10.7.1.{number}/24 dev eth0"

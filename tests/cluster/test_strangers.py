@@ -88,6 +88,7 @@ def files_of(machine: Machine) -> Iterator[bytes]:
                 yield path.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_secrets_of_agents_are_in_no_argument_environment_or_file(guarded: Guarded, cluster: Cluster) -> None:
     """The agents are started by a command, as ssh starts them: they read their invitation."""
     places = [

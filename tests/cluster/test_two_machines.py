@@ -76,6 +76,7 @@ def test_a_machine_that_is_cut_off_is_lost_and_has_ended_its_ranks_before(cluste
     assert fenced < float(out.partition("lost after ")[2].split()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.row("H2")
 def test_a_machine_without_power_is_lost(cluster: Cluster) -> None:
     program = cluster.start("loss")

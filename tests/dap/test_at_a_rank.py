@@ -118,6 +118,7 @@ def test_lines_for_the_mesh() -> None:
                 assert not second.problems
 
 
+@pytest.mark.slow
 def test_ends_are_told_once() -> None:
     trainer = proc_mesh(gpus=3).spawn("trainer", Debugged)
     pids = [facts[0] for facts in trainer.facts.call().get(WAIT).values()]

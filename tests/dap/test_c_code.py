@@ -97,6 +97,7 @@ def test_ranks_as_threads(fifo: Path) -> None:
         ide.disconnect()
 
 
+@pytest.mark.slow
 def test_a_session_for_each_rank(fifo: Path) -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

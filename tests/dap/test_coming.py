@@ -85,6 +85,7 @@ def test_a_programs_own_port_costs_nothing_until_an_ide_comes(
         wait_until(lambda: told(f"no IDE can attach at port {taken}: meshrt dap: port {taken} cannot be"), WAIT)
 
 
+@pytest.mark.slow
 def test_an_ide_comes_back_as_soon_as_it_has_left() -> None:
     debugged = proc_mesh(n=2).spawn("debugged", Debugged)
     debugged.step.call(1).get()

@@ -21,6 +21,7 @@ SOURCE = debugged.__file__
 AFTER = marked_line(SOURCE, "after")
 
 
+@pytest.mark.slow
 def test_lines() -> None:
     trainer = proc_mesh(gpus=3).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

@@ -33,6 +33,7 @@ def fork_in_a_step(how: str, trainer: Any, ide: Ide, rank: Session) -> None:
     assert call.get(WAIT) == 5
 
 
+@pytest.mark.slow
 def test_a_child_runs_through_breakpoints_and_the_rank_does_not() -> None:
     trainer = proc_mesh(gpus=1).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

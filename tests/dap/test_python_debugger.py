@@ -63,6 +63,7 @@ def test_sessions(start_debugging: bool) -> None:
         assert list(trainer.traced.call().get(WAIT).values()) == [[], []]
 
 
+@pytest.mark.slow
 def test_threads() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

@@ -58,6 +58,7 @@ def routed(path: Path) -> Iterator[None]:
         loop.close()
 
 
+@pytest.mark.slow
 def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_threads, "ROWS_FROM", 2)
     trainer = proc_mesh(gpus=4).spawn("trainer", Debugged)

@@ -86,6 +86,7 @@ def test_a_port() -> None:
             client.close()
 
 
+@pytest.mark.slow
 def test_a_socket_of_this_user(tmp_path: Path) -> None:
     trainer = proc_mesh(gpus=1).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

@@ -127,6 +127,7 @@ def test_stops_of_all_kinds() -> None:
         assert not call.done()
 
 
+@pytest.mark.slow
 def test_an_ide_is_lost_and_another_one_comes() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)

@@ -59,6 +59,7 @@ def test_the_first_failure_ends_it() -> None:
     assert debug("wait nobody 0.2").returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_commands_by_pipe() -> None:
     done = debug(input="list\nattach debugee 2\np rank\ndetach\ncast debugee ranks(hosts=0) p rank\n")

@@ -73,6 +73,7 @@ def test_what_fails_is_told_by_the_exit_code() -> None:
     assert meshrt("status", "-p", program.run_id[:5])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_records() -> None:
     record = json.loads(meshrt("p", "--json", "debugee", "ranks(1)", "rank"))

@@ -92,6 +92,7 @@ def test_a_breakpoint_in_a_call_that_runs_survives_the_end_of_another() -> None:
     assert turning.get(WAIT) == 1
 
 
+@pytest.mark.slow
 def test_a_breakpoint_is_reached_whatever_the_event_loop_does_while_it_is_set() -> None:
     turns = spawn(gpus=1)
     turning = turns.turn.call_one()

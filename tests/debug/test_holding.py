@@ -152,6 +152,7 @@ def test_a_rank_whose_coroutine_is_stopped_serves_its_other_actors() -> None:
     assert result.get(WAIT).values() == [6, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["interrupt", "break", "post-mortem"])
 def test_the_time_of_a_call_stands_still(how: str) -> None:
     """The caller's `get` would have ended long before the rank is let go."""

@@ -269,6 +269,7 @@ def test_a_line_on_a_further_thread_is_broken(actor: type[Any]) -> None:
         assert answer.get(WAIT) == 4
 
 
+@pytest.mark.slow
 def test_an_interrupt_never_reaches_the_endpoint() -> None:
     procs = proc_mesh(gpus=1)
     meshes = [procs.spawn(name, Again).get(WAIT) for name in ("first", "worker")]
@@ -458,6 +459,7 @@ def test_a_rank_without_free_files_goes_on() -> None:
         answer.get(WAIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "headline"), [("syntax", "SyntaxError: x"), ("notes", "ValueError: noted"), ("str", "Hostile: ")]
 )

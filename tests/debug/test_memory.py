@@ -30,6 +30,7 @@ def row(shown: str, begin: str) -> str:
     return next(" ".join(line.split()) for line in shown.splitlines() if line.startswith(begin))
 
 
+@pytest.mark.slow
 def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh[Holder]]) -> None:
     me, _ = halted
     shown = me("memory holder")

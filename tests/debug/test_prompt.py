@@ -208,6 +208,7 @@ def test_values_for_a_comparison() -> None:
         assert answer.get(WAIT) == 0.0
 
 
+@pytest.mark.slow
 def test_a_breakpoint_for_some_ranks() -> None:
     worker = proc_mesh(hosts=2, gpus=2).spawn("worker", Stops).get(WAIT)
     with desk() as root:

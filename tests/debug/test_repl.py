@@ -190,6 +190,7 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.sees("ranks stay stopped")
 
 
+@pytest.mark.slow
 def test_it_opens_again_at_the_next_stop(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "from meshrt import Actor, endpoint, proc_mesh\n"
@@ -226,6 +227,7 @@ def test_waiting_for_a_stop_that_never_comes(tmp_path: Path) -> None:
         assert me.code == 0
 
 
+@pytest.mark.slow
 def test_a_script_enters_after_all_ranks_have_stopped(tmp_path: Path) -> None:
     """What stands already is not over."""
     (tmp_path / "script.py").write_text(
@@ -251,6 +253,7 @@ def test_a_script_enters_after_all_ranks_have_stopped(tmp_path: Path) -> None:
         assert me.code == 0
 
 
+@pytest.mark.slow
 def test_aborting_many_asks_first(waiting: Path) -> None:
     with screen(str(waiting)) as me:
         me.sees(PROMPT)
@@ -268,6 +271,7 @@ def test_aborting_many_asks_first(waiting: Path) -> None:
         assert me.code == 1
 
 
+@pytest.mark.slow
 def test_completion_knows_actors_dims_and_the_names_of_a_frame(waiting: Path) -> None:
     with beside(waiting) as (program, me):
         me.child.send("att\t")

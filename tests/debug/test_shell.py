@@ -281,6 +281,7 @@ def test_what_follows_ends_with_its_reader(words: str) -> None:
         assert following.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_a_rank_to_compare_with_that_does_not_exist() -> None:
     proc_mesh(n=2).spawn("debugee", Debugee).get(WAIT)
     said = "rank 9 is not among the ranks that were asked; expected one of 0-1"

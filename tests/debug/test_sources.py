@@ -79,6 +79,7 @@ def looked_at(running: subprocess.Popen[str], *, source: bool = True) -> None:
     assert "values [40, 41]" in out
 
 
+@pytest.mark.slow
 @pytest.mark.row("D6")
 def test_a_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(WHOLE)
@@ -115,6 +116,7 @@ def test_the_class_of_a_script_is_known_by_its_name(tmp_path: Path) -> None:
             running.kill()
 
 
+@pytest.mark.slow
 def test_a_class_in_a_module_beside_the_script(tmp_path: Path) -> None:
     head, tail = WHOLE.split("if True:")
     (tmp_path / "lib").mkdir()
@@ -125,12 +127,14 @@ def test_a_class_in_a_module_beside_the_script(tmp_path: Path) -> None:
         looked_at(running)
 
 
+@pytest.mark.slow
 def test_minus_m(tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text(WHOLE)
     with program("-m", "whole", cwd=tmp_path) as running:
         looked_at(running)
 
 
+@pytest.mark.slow
 def test_minus_c() -> None:
     with program("-c", WHOLE) as running:
         looked_at(running)
@@ -151,6 +155,7 @@ def test_a_pipe_that_nobody_has_kept(env: dict[str, str], text: str) -> None:
         looked_at(running, source=False)
 
 
+@pytest.mark.slow
 def test_standard_input_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(WHOLE)
     with open(tmp_path / "script.py") as file:
@@ -164,6 +169,7 @@ def test_standard_input_from_a_file(tmp_path: Path) -> None:
         running.communicate()
 
 
+@pytest.mark.slow
 def test_executed_text(tmp_path: Path) -> None:
     """The class has a file name of its own making, as that of a notebook's cell has."""
     code = (
@@ -177,6 +183,7 @@ def test_executed_text(tmp_path: Path) -> None:
         looked_at(running)
 
 
+@pytest.mark.slow
 def test_pasted_into_python() -> None:
     with screen("-i", "-q", MESHRT_DEBUG_AUTO="0", PYTHON_BASIC_REPL="1") as me:
         me.sees(">>> ")

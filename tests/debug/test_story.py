@@ -73,6 +73,7 @@ def shows(me: Screen, begin: str, line: str) -> None:
     me.sees("meshrt_dbg>" if "attach" not in line else "(trainer")
 
 
+@pytest.mark.slow
 def test_one_hangs(tmp_path: Path) -> None:
     with training("hang", tmp_path) as program, debugger(program) as me:
         wait_until(lambda: _type_and_see(me, "status", "trainer 13: blocked at training.py"), 20)

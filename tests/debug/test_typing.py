@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.debug.pty_harness import PROMPT, Screen, screen
 from tests.debug.waits import line_of
 
@@ -64,6 +66,7 @@ def test_what_happens_is_announced_while_one_types(tmp_path: Path) -> None:
         me.sees("status", "gone: 2 (was killed by SIGKILL)", "w 1: post-mortem", PROMPT)
 
 
+@pytest.mark.slow
 def test_lines_are_edited_and_kept_for_the_next_session(tmp_path: Path) -> None:
     with program(tmp_path, 1):
         with debugger(tmp_path) as me:

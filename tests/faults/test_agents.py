@@ -133,6 +133,7 @@ def test_work_that_is_lost_with_its_agent_while_the_mesh_ends_is_a_failure() -> 
     assert "ROOT CAUSE  host " in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.row("C7")
 def test_all_agents_die_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     # The second host may be lost so much later that it is a failure of its own.

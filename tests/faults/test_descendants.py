@@ -176,6 +176,7 @@ def start_orphan() -> int:
     return int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 5), ("raise", 1)])
 def test_a_forked_child_that_falls_through_is_no_second_rank(how: str, code: int) -> None:
     """It returns into the runtime, calls ``sys.exit`` or raises: it ends, and answers nobody's call."""

@@ -85,6 +85,7 @@ NO_PROCESS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("O6")
 def test_no_further_process(built: Path, tmp_path: Path) -> None:
     """The error of the spawn says so, and the ranks of that mesh that have started end."""

@@ -186,6 +186,7 @@ def sleeping(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.row("C4")
 def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
     """No call is lost and nothing hangs, also not in the threads that wait beside."""

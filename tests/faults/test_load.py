@@ -59,6 +59,7 @@ def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) ->
         assert program.ends() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.row("L2")
 def test_ten_thousand_calls_and_a_slow_actor() -> None:
     """All answers come, in order, and the slow rank keeps nobody else waiting."""

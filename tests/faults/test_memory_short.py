@@ -111,6 +111,7 @@ def test_a_result_that_the_caller_has_no_memory_for(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.slow
 def test_a_result_that_cannot_be_copied_is_sent_before_user_code_goes_on(shelf: Any) -> None:
     """The rank has no memory for a copy of it, nor for one in shared memory."""
     shelf.keep.call_one(64 * MIB).get(LONG)

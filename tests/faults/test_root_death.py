@@ -113,6 +113,7 @@ def test_kill_9(phase: str, count: str, tmp_path: Path) -> None:
         wait_until(lambda: not runtime_directories(), GONE)
 
 
+@pytest.mark.slow
 @pytest.mark.row("C1")
 @pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
 def test_kill_9_while_the_ranks_start(count: str, tmp_path: Path) -> None:
@@ -186,6 +187,7 @@ def test_a_directory_without_facts_is_reclaimed() -> None:
     assert_reclaimed()
 
 
+@pytest.mark.slow
 @pytest.mark.row("C6")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)
 def test_a_signal_that_ends_the_script(number: signal.Signals, tmp_path: Path) -> None:

@@ -364,6 +364,7 @@ def test_a_sync_actor_cleans_up_in_a_loop_of_its_own(tmp_path: Path) -> None:
     assert noted(tmp_path) == {"inside-plain", "finally-plain", "cleanup-plain"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grace", [0.0, 0.3])
 @pytest.mark.parametrize("first", [True, False])
 def test_an_async_endpoint_that_swallows_cancellation(first: bool, grace: float, tmp_path: Path) -> None:
@@ -417,6 +418,7 @@ def on_the_main_thread(actor: type[Any], folder: Path, grace: float, kill_after:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.row("P17")
 @pytest.mark.parametrize(
     ("name", "where"),

@@ -147,6 +147,7 @@ def speaks() -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_memory_of_a_dead_owner_goes_when_nobody_sees_it_any_more() -> None:
     shelf = proc_mesh(n=2).spawn("shelf", Shelf)
     agent = shelf.parent.call().get(LONG).values()[0]

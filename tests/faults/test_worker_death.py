@@ -94,6 +94,7 @@ def test_in_an_async_endpoint(mesh: ProcMesh, kind: str, tmp_path: Path) -> None
     assert victims.slice(hosts=0).pid.call().get(LONG).values() == pids[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.row("P1")
 def test_idle(mesh: ProcMesh) -> None:
     """Nobody waits: the next call is told, and it surely has not run."""
@@ -281,6 +282,7 @@ def test_all_of_a_result_is_delivered_however_often_it_takes_to_read_it(monkeypa
     assert isinstance(victims.slice(n=1).pid.call_one().exception(LONG), ProcessDied)
 
 
+@pytest.mark.slow
 def test_calls_that_wait_behind_the_fatal_one_all_fail(mesh: ProcMesh) -> None:
     one = mesh.spawn("victim", Victim).slice(hosts=0, gpus=0)
     first = one.echo.call_one("before")
@@ -289,6 +291,7 @@ def test_calls_that_wait_behind_the_fatal_one_all_fail(mesh: ProcMesh) -> None:
     assert all(isinstance(call.exception(LONG), ProcessDied) for call in calls)
 
 
+@pytest.mark.slow
 @pytest.mark.row("X4")
 def test_while_stopping(mesh: ProcMesh, tmp_path: Path) -> None:
     """A death during stop() is no failure of stop()."""

@@ -251,6 +251,7 @@ def test_a_client_that_dies_in_the_middle_of_its_calls_hurts_nobody() -> None:
         assert program.actor("trainer").step.call([1.0]).get(20).values() == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_a_failure_of_another_programs_call_is_not_said_to_be_handled() -> None:
     """Its caller got the error; whether that one handles it, the job does not know."""
     with connected() as (_job, program):
@@ -274,6 +275,7 @@ except meshrt.UsageError as error:
 """
 
 
+@pytest.mark.slow
 def test_what_is_put_here_is_not_shared_with_another_program() -> None:
     with connected() as (job, _program):
         first, second = run_python("-c", PUTS, str(job.pid)).stdout.splitlines()
@@ -306,6 +308,7 @@ def test_ranks_of_another_program_connect_and_handles_are_passed_on() -> None:
         assert askers.through.call(echo).get(30).values() == [echo.pid.call_one().get(20)] * 2
 
 
+@pytest.mark.slow
 def test_which_program_is_meant() -> None:
     with pytest.raises(UsageError, match="no meshrt program of this user is running"):
         meshrt.connect()

@@ -343,6 +343,7 @@ class User(Actor):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", ["user.again_and_again.broadcast(worker)", "call = user.again_and_again.call(worker)"])
 def test_the_end_of_a_block_is_no_failure_of_who_uses_its_mesh(tmp_path: Path, sent: str) -> None:
     script = f"""{USING}

@@ -344,6 +344,7 @@ def test_several_ranks_are_one_error() -> None:
         assert "raised too: ValueError: together" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
     done = program(tmp_path, "trainer.initialized.get()\ntrainer.run.call('1').get(timeout=0.5)")
     assert done.returncode == 1
@@ -360,6 +361,7 @@ def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
     assert "goes on" not in done.stderr
 
 
+@pytest.mark.slow
 def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path: Path) -> None:
     done = program(tmp_path, "trainer.initialized.get()\ntrainer.run.call('signal.pause()').get(timeout=1)")
     *_, root = sections(done.stderr)
@@ -419,6 +421,7 @@ def test_ranks_that_wait_for_each_other_are_the_root_cause(tmp_path: Path) -> No
     assert healthy[0].startswith("DID NOT FAIL  1 rank;")
 
 
+@pytest.mark.slow
 def test_a_rank_at_a_breakpoint_is_the_root_cause_when_one_presses_ctrl_c(tmp_path: Path) -> None:
     script = tmp_path / "ring.py"
     script.write_text(
@@ -512,6 +515,7 @@ def test_an_error_from_another_program(tmp_path: Path) -> None:
     assert document["meshrt"]["worker"]["evidence"] == "carried"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_launcher_is_told_though_the_program_has_its_own_excepthook(when: str, tmp_path: Path) -> None:
     hook = "sys.excepthook = lambda *_: print('mine')\n"

@@ -143,6 +143,7 @@ def test_a_mesh_that_was_stopped_is_known_to_the_report(tmp_path: Path) -> None:
     assert root_of(done.stderr).startswith("ROOT CAUSE  trainer ranks 0-3 of train  [")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends", "said"),
     [

@@ -212,6 +212,7 @@ def test_an_agent_that_is_stopped() -> None:
     assert Question("test.parity").wait()[0].kind == "answered"
 
 
+@pytest.mark.slow
 def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
     mesh = started(4, LocalEngine(agents=2))
     (record,) = start_root().registry.running()

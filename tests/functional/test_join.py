@@ -136,6 +136,7 @@ def test_workers_of_a_pool(joined: Joined, kind: str) -> None:
     assert joined.ended() == (0, "15\n", "")
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_reported(joined: Joined) -> None:
     joined.start(POOL, "fork")
     joined.wait_for("3: 3 running", "ps")

@@ -278,6 +278,7 @@ def test_the_end_of_a_rank_is_that_of_its_process_and_reported(code: str, status
     assert "meshrt: FAILED 1 of 2 ranks of run" in report and said in report.partition("ROOT CAUSE")[2], report
 
 
+@pytest.mark.slow
 def test_a_traceback_has_the_frames_of_the_script_alone(job: Job) -> None:
     job.train("raise ValueError('bad batch')")
     shown = job.ended()[1].err
@@ -296,6 +297,7 @@ def test_what_the_launcher_ends_after_a_failure_is_no_failure(job: Job) -> None:
     assert "FAILED 1 of 3 ranks" in ended[0].err and "killed by SIGTERM" not in ended[0].err
 
 
+@pytest.mark.slow
 def test_signals_are_those_of_the_script(job: Job) -> None:
     code = """
 import signal
@@ -365,6 +367,7 @@ def _agent(job: Job) -> psutil.Process | None:
     return None
 
 
+@pytest.mark.slow
 def test_processes_of_a_rank_are_its_children(job: Job) -> None:
     """Forked and spawned ones work, and do not disturb it."""
     code = """

@@ -48,6 +48,7 @@ def test_an_error_of_the_script_is_shown_without_the_launch(script: str) -> None
     assert "TypeError" in launched.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -114,6 +114,7 @@ def test_stop_waits_for_a_call_that_ends_within_the_grace(tmp_path: Path) -> Non
     assert not thread.is_alive()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maker", ["script", "rank"])
 def test_what_was_sent_before_stop_is_served(maker: str) -> None:
     """Although no rank has been connected to yet; and whoever has made the mesh."""

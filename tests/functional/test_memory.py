@@ -308,6 +308,7 @@ def test_devices_of_ranks_and_addresses_of_hosts() -> None:
     assert f"on {hosts[1]} cuda:5: 3.0 MiB kept by torch" in shown
 
 
+@pytest.mark.slow
 def test_the_document_is_as_it_is_documented(tmp_path: Path) -> None:
     holder, pids = holders(2, 1)
     holder.many.call(50_000).get(WAIT)

@@ -216,6 +216,7 @@ def test_what_the_runtime_logs_in_the_script_says_whose_words_these_are() -> Non
     assert done.stderr.splitlines() == ["meshrt! something is slow"]
 
 
+@pytest.mark.slow
 def test_the_files_of_all_ranks_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_LOGS_LIMIT", "1MiB")
     screen = Screen.instead_of("stderr", monkeypatch)

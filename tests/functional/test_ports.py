@@ -360,6 +360,7 @@ def test_one_message_closes_a_channel_that_is_for_one() -> None:
 # -- back-pressure
 
 
+@pytest.mark.slow
 def test_a_thread_waits_for_a_receiver_that_does_not_take(senders: ActorMesh[Sender]) -> None:
     port, receiver = Channel[tuple[int, int]].open()
     one = senders.slice(n=0)
@@ -476,6 +477,7 @@ def test_a_process_that_sends_to_itself_never_waits() -> None:
 # -- ends
 
 
+@pytest.mark.slow
 def test_senders_are_told_that_the_receiver_is_closed(senders: ActorMesh[Sender]) -> None:
     port, receiver = Channel[int].open()
     senders.send.call(port, 1).get(WAIT)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.programs import ROOT, environment, run_python
 
 PAGE = (ROOT / "docs" / "programs.md").read_text(encoding="utf-8")
 NOTEBOOK = (ROOT / "examples" / "notebook.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_notebook_prints_what_the_page_shows_and_the_job_ends() -> None:
     command = [sys.executable, str(ROOT / "examples" / "job.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as job:

@@ -44,6 +44,7 @@ def test_a_mesh_for_one_test(meshrt_mesh: MeshMaker) -> None:
     assert jobs.step.call(0.5).get(WAIT).values() == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_what_a_test_has_handled_is_no_failure(tmp_path: Path) -> None:
     status, said = ran(
         tmp_path,
@@ -70,6 +71,7 @@ def test_a_failed_test_shows_the_report_and_no_frames_of_meshrt(shows: bool, tmp
     assert "ROOT CAUSE  all 2 ranks failed alike" in report and "what     ValueError: loss is 2" in report
 
 
+@pytest.mark.slow
 def test_what_a_test_leaves_is_its_error_and_not_that_of_the_next_one(tmp_path: Path) -> None:
     status, said = ran(
         tmp_path,

@@ -45,6 +45,7 @@ def run(tmp_path: Path, script: str) -> tuple[int, list[str]]:
     return done.returncode, done.stderr.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["first(trainer.fail)", "asyncio.to_thread(in_a_thread, trainer.fail)"])
 def test_what_a_rank_has_raised(tmp_path: Path, task: str) -> None:
     status, lines = run(tmp_path, f"async def main(): await done(asyncio.create_task({task}))\nasyncio.run(main())\n")
@@ -61,6 +62,7 @@ def test_the_loss_of_a_rank(tmp_path: Path) -> None:
     assert any(line.startswith("ROOT CAUSE  trainer rank 0 ") for line in lines), lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "main",
     [

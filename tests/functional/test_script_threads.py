@@ -37,6 +37,7 @@ def run(tmp_path: Path, script: str) -> tuple[int, list[str], str]:
     return done.returncode, done.stderr.splitlines(), headline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", ["", "raise RuntimeError('of the main thread')"], ids=["ends well", "fails, too"])
 def test_with_a_mesh(tmp_path: Path, rest: str) -> None:
     status, lines, told = run(tmp_path, f"proc_mesh(n=1).get()\nin_a_thread(load)\n{rest}\n")
@@ -72,6 +73,7 @@ main()
     assert told == "ValueError: bad shard"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_hook_of_the_program_decides_itself(tmp_path: Path, when: str) -> None:
     hook, mesh = "threading.excepthook = lambda args: print('mine', file=sys.stderr)", "proc_mesh(n=1).get()"

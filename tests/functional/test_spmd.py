@@ -169,6 +169,7 @@ def test_ranks_are_looked_into_by_the_dimensions_of_the_script(tmp_path: Path) -
     wait_until(lambda: not marked_processes())
 
 
+@pytest.mark.slow
 def test_a_breakpoint_stops_its_rank_alone(tmp_path: Path) -> None:
     with running("-n", "2", script(tmp_path, TRAIN), "breakpoint(); print('went on')") as program:
         words = ["-c", "wait main ranks(1) 10", "-c", "attach main 1", "-c", "p loss", "-c", "c"]
@@ -182,6 +183,7 @@ def test_a_breakpoint_stops_its_rank_alone(tmp_path: Path) -> None:
         assert program.returncode == 0 and out == "went on\n", err
 
 
+@pytest.mark.slow
 def test_a_breakpoint_for_all_stops_all_ranks(tmp_path: Path) -> None:
     text = TRAIN + "while not os.path.exists(sys.argv[2]):\n    time.sleep(0.01)\n"
     gate = tmp_path / "gate"

@@ -162,6 +162,7 @@ def test_arguments_references_and_results(monkeypatch: pytest.MonkeyPatch) -> No
     assert holds_within(LONG, all_is_free), "no two hosts hold it for each other"
 
 
+@pytest.mark.slow
 def test_what_nobody_answers_is_there_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     every, near, away = keepers(monkeypatch, gpus=3)
     array, reference = np.full(2 * N, 2.0), put(np.full(N, 1.0))

@@ -59,6 +59,7 @@ def watching() -> Iterator[Watcher]:
         watcher.asking.close()
 
 
+@pytest.mark.slow
 def test_ranks_that_work_wait_stand_hold_the_gil_or_are_stopped_each_have_their_row(tmp_path: Path) -> None:
     mesh = proc_mesh(hosts=2, gpus=2)
     holder: ActorMesh[Holder] = mesh.spawn("holder", Holder).get(WAIT)

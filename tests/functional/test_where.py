@@ -267,6 +267,7 @@ class AsyncCaller(Actor):
         return 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Caller, AsyncCaller])
 def test_ranks_that_wait_for_each_other(kind: type[Caller] | type[AsyncCaller], tmp_path: Path) -> None:
     caller: ActorMesh[Any] = proc_mesh(n=2).spawn("caller", kind)

@@ -1,7 +1,7 @@
 """A plug-in of pytest: ``--processor-time N`` lists the N test functions that take the most processor time.
 
 Wall time depends on what else runs; processor time, that of the processes a test has started and awaited included, is
-what a run on few processors is made of. What takes more than two seconds is marked ``slow``.
+what a run on few processors is made of. What takes more than 1.5 seconds is marked ``slow``.
 """
 
 from __future__ import annotations

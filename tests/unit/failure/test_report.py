@@ -157,6 +157,7 @@ ANYTHING = st.recursive(
 PARTS = st.sampled_from(["records", "meshes", "stacks", "argv", "began", "hang"])
 
 
+@pytest.mark.slow
 @given(ANYTHING)
 def test_damaged_stacks_are_said_to_be(stacks: object) -> None:
     plain = stacks if isinstance(stacks, dict) else {"meshes": stacks}

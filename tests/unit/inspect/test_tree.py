@@ -64,6 +64,7 @@ def below(node: Node) -> list[Node]:
     return [node, *(each for child in node.children.values() for each in below(child))]
 
 
+@pytest.mark.slow
 @given(answers)
 def test_each_prefix_has_the_ranks_that_share_it(by_rank: dict[int, list[Record]]) -> None:
     expected: dict[tuple[Any, ...], set[int]] = defaultdict(set)
@@ -316,6 +317,7 @@ def test_a_few_random_groups_are_told_in_full(meshes: int) -> None:
     assert "left out" not in render_stacks(found, source=lambda _file, _line: "")
 
 
+@pytest.mark.slow
 @given(st.integers(1, 6), st.integers(1, 700), st.integers(1, 60), st.integers(1, 400), st.integers(0, 1 << 32))
 @settings(max_examples=15, deadline=None)
 def test_whatever_there_is_fits_into_the_budget(meshes: int, groups: int, depth: int, name: int, seed: int) -> None:
@@ -345,6 +347,7 @@ def test_whatever_there_is_fits_into_the_budget(meshes: int, groups: int, depth:
     assert text.count("left out") == sum(left_out > 0 for _, left_out in told(found))
 
 
+@pytest.mark.slow
 def test_a_large_mesh_leaves_room_for_a_small_one() -> None:
     made = Stacks()
     made.expect("large", "large", Shape.from_extent({"n": 1024}), range(1024))
