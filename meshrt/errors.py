@@ -418,7 +418,7 @@ class MeshFailure(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
-        return f"{self.mesh_name}: {_first(self.error)}{more}"
+        return f"MeshFailure of {self.mesh_name}: {_first(self.error)}{more}"
 
 
 def _first(error: MeshError) -> str:
@@ -452,7 +452,7 @@ class MeshStopped(SupervisionError):
 
 
 class ActorAborted(SupervisionError):
-    """The actor has ended itself by ``abort(reason)``; its process lives on. ``failure``: the number of the failure."""
+    """The actor has ended, by ``abort(reason)`` or a `BaseException`; its process lives on. ``failure``: its number."""
 
     reason = failure = ""
 

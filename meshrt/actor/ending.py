@@ -17,7 +17,15 @@ from typing import NoReturn
 from meshrt.files import without_runtime
 from meshrt.wire.codec import text_of
 
-__all__ = ["ActorEnds", "CallInterrupt", "StopInterrupt", "end_forked_child", "exit_code", "hold_sigterm_in_forks"]
+__all__ = [
+    "ActorEnds",
+    "CallInterrupt",
+    "StopInterrupt",
+    "end_forked_child",
+    "ends_actor",
+    "exit_code",
+    "hold_sigterm_in_forks",
+]
 
 _forking = threading.local()
 
@@ -44,6 +52,18 @@ class ActorEnds(BaseException):
 
 class CallInterrupt(BaseException):
     """Raised in user code to end a call that its caller has cancelled, with ``interrupt``."""
+
+
+_CALL_ONLY = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit, BaseExceptionGroup, CallInterrupt)
+
+
+def ends_actor(kind: type[BaseException]) -> bool:
+    """Whether an exception of an endpoint ends its actor: a class of the program that is no `Exception`.
+
+    It says that no handler is meant to go on. Those of Python are errors of the call.
+    """
+    cancelled = getattr(sys.modules.get("asyncio.exceptions"), "CancelledError", Exception)
+    return not issubclass(kind, (*_CALL_ONLY, cancelled))
 
 
 def exit_code(error: BaseException | None) -> int:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.described import name_taken
-from meshrt.actor.ending import ActorEnds, StopInterrupt, end_forked_child
+from meshrt.actor.ending import ActorEnds, StopInterrupt, end_forked_child, ends_actor
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.actor.errors import describe_exception, number_failure, tell_stray
 from meshrt.actor.reducing import REDUCE, Block, reduction, reduction_async
@@ -363,7 +363,18 @@ class Executor:
             hooks.run(hooks.endpoint_error, execution.context.call, error)
         if execution.context.endpoint == "__init__" and self.state == "new":
             return self.init_failed(execution, error)
+        if execution.done is None and execution.context.endpoint != "__cleanup__" and ends_actor(kind):
+            return self._ends_by(execution, error)
         return self.failed(execution, error)
+
+    def _ends_by(self, execution: Execution, error: BaseException) -> Parts | None:
+        """End the actor as failed, as by ``abort``. The record of the failure shows what was raised."""
+        self._number(execution, error)
+        raised = describe_exception(error)
+        end = ActorEnds(f"{execution.context.endpoint}() raised {raised.type}: {raised.message}", failed=True)
+        if self.end is not None:
+            self.end(end)
+        return self._ends(execution, end)
 
     def ended_itself(self, error: ActorEnds, execution: Execution | None = None, *, called: bool = False) -> None:
         """Note that the actor ends itself; the owner is told if it fails by that.

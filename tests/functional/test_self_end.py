@@ -51,6 +51,10 @@ class Aborting:
         context().actor_instance.abort("corrupt state")
 
 
+class CannotGoOn(BaseException):
+    """Not to be caught by ``except Exception``."""
+
+
 class Ending(Actor):
     def __init__(self, folder: str = "") -> None:
         self.folder = folder
@@ -68,6 +72,10 @@ class Ending(Actor):
     def answer_and_abort(self, port: Port[str]) -> None:
         port.send("answered")
         context().actor_instance.abort("corrupt state")
+
+    @endpoint
+    def raise_own(self) -> None:
+        raise CannotGoOn("corrupt state")
 
     @endpoint
     def abort_in_a_thread(self) -> None:
@@ -105,6 +113,14 @@ class AsyncEnding(Ending):
     async def abort_beside(self) -> None:
         await asyncio.sleep(0)
         context().actor_instance.abort("corrupt state")
+
+    @endpoint
+    async def raise_own_async(self) -> None:
+        raise CannotGoOn("corrupt state")
+
+    @concurrent_endpoint
+    async def raise_own_beside(self) -> None:
+        raise CannotGoOn("corrupt state")
 
     @endpoint
     async def abort_in_a_task(self) -> None:
@@ -209,6 +225,42 @@ def test_an_actor_aborts_and_its_neighbour_lives_on(
     failure = failures.get(timeout=WAIT)
     assert isinstance(failure.error, ActorAborted) and failure.error.reason == "corrupt state"
     assert "worker rank 0 (n=0) on " in err.wait_for("has aborted: corrupt state")
+
+
+@pytest.mark.parametrize("name", ["raise_own", "raise_own_async", "raise_own_beside"])
+def test_an_exception_that_is_no_exception_of_a_call_ends_its_actor(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: queue.SimpleQueue[MeshFailure] = queue.SimpleQueue()
+    monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.put)
+    mesh = proc_mesh(n=1, name="train")
+    cls = Ending if name == "raise_own" else AsyncEnding
+    pid = mesh.spawn("echo", Echo).pid.call_one().get(WAIT)
+    worker = mesh.spawn("worker", cls, str(tmp_path))
+    reason = f"{name}() raised tests.functional.test_self_end.CannotGoOn: corrupt state"
+    for call in (getattr(worker, name), worker.pid):
+        error = call.call_one().exception(WAIT)
+        assert isinstance(error, ActorAborted) and error.reason == reason
+    assert (tmp_path / "cleaned").read_text() == f"the actor has aborted: {reason}"
+    again = mesh.spawn("worker", cls)
+    assert again.pid.call_one().get(WAIT) == pid
+    assert failures.empty()  # the script was told by its calls
+    getattr(again, name).broadcast()
+    failure = failures.get(timeout=WAIT)
+    assert isinstance(failure.error, ActorAborted) and failure.error.reason == reason
+    assert str(failure).startswith("MeshFailure of train: worker rank 0 (n=0) on ")
+
+
+def test_the_report_shows_what_has_ended_an_actor(tmp_path: Path) -> None:
+    code, err = ends(
+        tmp_path,
+        "from tests.functional.test_self_end import Ending",
+        "proc_mesh(n=1, name='train').spawn('job', Ending).raise_own.call_one().get(20)",
+    )
+    assert code == 1
+    assert (
+        "what     tests.functional.test_self_end.CannotGoOn: corrupt state" in err and "where    job.raise_own()" in err
+    )
 
 
 @pytest.mark.parametrize("name", ["abort_beside", "abort_in_a_task"])

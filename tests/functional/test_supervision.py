@@ -459,7 +459,11 @@ def test_a_rank_that_nobody_was_told_of_is_reported_at_the_end(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("error", "said"), [("SystemExit", "no more: mine: rank 1 (n=1) on "), ("ValueError", "ValueError: no more: mine:")]
+    ("error", "said"),
+    [
+        ("SystemExit", "no more: MeshFailure of mine: rank 1 (n=1) on "),
+        ("ValueError", "ValueError: no more: MeshFailure of mine:"),
+    ],
 )
 def test_a_hook_that_raises_ends_the_script(error: str, said: str, tmp_path: Path) -> None:
     code, err = ends(
