@@ -387,7 +387,7 @@ class HostLost(SupervisionError):
         return f"was lost: the agent of host {self.place.host or '?'} is gone{why}"
 
 
-class MeshFailure(msgspec.Struct, frozen=True):
+class MeshFailure(msgspec.Struct, frozen=True, weakref=True):
     """What has failed on a mesh at about one time: given to ``__supervise__`` of the actor that made the mesh.
 
     Attributes:

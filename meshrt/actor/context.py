@@ -125,6 +125,8 @@ _call_lock = threading.RLock()
 class CallContext(msgspec.Struct, eq=False):
     """One message as it runs; its properties are computed when they are first read."""
 
+    __repr__ = object.__repr__  # what it has is the user's, and may do anything when it is shown
+
     instance: ActorInstance
     endpoint: str
     shape: Shape

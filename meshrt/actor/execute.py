@@ -52,6 +52,8 @@ Token = contextvars.Token[CallContext | None]
 class Execution(msgspec.Struct, eq=False):
     """A decoded message, ready to run. Its method is of the user's class: plain, a coroutine function, or not found."""
 
+    __repr__ = object.__repr__  # what it has is the user's, and may do anything when it is shown
+
     call_id: int
     method: Any
     args: tuple[object, ...]

@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import gc
 import io
-import itertools
 import sys
 import threading
 import types
@@ -32,8 +31,8 @@ __all__ = ["InterpreterExit", "note_modules"]
 _IO = io.IOBase.__mro__[1]  # the base of all files, that of Python's library and those of users: no ABC, which is slow
 
 
-#: The last module that a rank has from its agent; "": not noted. Modules of the user come behind it.
-_last_of_agent = ""
+#: The modules that a rank has from its agent, and that are not the user's.
+_of_agent: frozenset[str] = frozenset()
 
 
 def note_modules() -> None:
@@ -41,9 +40,9 @@ def note_modules() -> None:
 
     A look at a module copies its memory in a rank: 2 MiB, and a fifth of the time that a rank needs to start and end.
     """
-    global _last_of_agent
-    if not any(_is_users(vars(module)) for module in tuple(sys.modules.values())):
-        _last_of_agent = next(reversed(sys.modules))
+    global _of_agent
+    every: list[tuple[str, object]] = list(sys.modules.items())  # a site may have put anything there
+    _of_agent = frozenset(name for name, module in every if not _is_module_of_user(module))
 
 
 class InterpreterExit:
@@ -111,12 +110,19 @@ def _end_modules() -> None:
 def _drop_modules() -> list[weakref.ref[types.ModuleType]]:
     """Remove the modules that were imported from files of the user; returns them, the last one first."""
     found = []
-    for name in tuple(itertools.takewhile(lambda name: name != _last_of_agent, reversed(sys.modules))):
-        module: object = sys.modules[name]  # user code may have put anything there
+    # A daemon may import meanwhile. All are kept until the end: what one drops may use the next.
+    every: list[tuple[str, object]] = [
+        (name, sys.modules.get(name)) for name in [*sys.modules] if name not in _of_agent
+    ]
+    for name, module in reversed(every):
         if isinstance(module, types.ModuleType) and _is_users(vars(module)):
             found.append(weakref.ref(module))
-            del sys.modules[name]
+            sys.modules.pop(name, None)
     return found
+
+
+def _is_module_of_user(module: object) -> bool:
+    return isinstance(module, types.ModuleType) and _is_users(vars(module))
 
 
 def _sent_by_value() -> list[dict[str, object]]:

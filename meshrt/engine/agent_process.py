@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +50,9 @@ class AgentProcess(NamedTuple):
             self.process.stderr.close()
 
 
-_early: AgentProcess | None = None
+#: The thread that has started it, and the agent.
+_early: tuple[int, AgentProcess] | None = None
+_lock = threading.Lock()
 
 
 def start_agent(mark: str) -> AgentProcess:
@@ -89,23 +92,51 @@ def started_early(local: bool) -> Iterator[None]:
     Args:
         local: Whether the local engine is asked for. It is not used where there is another default.
     """
-    global _early
     # Loaded where a mesh or a rank is, or was: then there is an agent, or little is left to load.
     if not local or default_engine() is not None or "meshrt.transport.process" in sys.modules:
         yield
         return
-    with contextlib.suppress(OSError):  # who starts it again says why it cannot be started
-        _early = start_agent(f"{next_run_id()}.0")
     try:
+        _start_early()
         yield
     finally:
-        left = take_early()
-        if left is not None:
-            left.undo()
+        _undo_own()
 
 
-def take_early() -> AgentProcess | None:
-    """Return the agent that was started early, once."""
+def _start_early() -> None:
     global _early
-    taken, _early = _early, None
-    return taken
+    with _lock, contextlib.suppress(OSError):  # who starts it again says why it cannot be started
+        if _early is None:
+            _early = threading.get_ident(), start_agent(f"{next_run_id()}.0")
+
+
+def _undo_own() -> None:
+    """End the agent that this thread has started early, unless it was taken."""
+    global _early
+    with _lock:
+        if _early is None or _early[0] != threading.get_ident():
+            return
+        left, _early = _early[1], None
+    left.undo()
+
+
+def take_early(run_id: str) -> AgentProcess | None:
+    """Return the agent that was started early for this program, once. Any thread."""
+    global _early
+    with _lock:
+        if _early is None or _early[1].mark.partition(".")[0] != run_id:
+            return None
+        taken, _early = _early[1], None
+        return taken
+
+
+def _in_forked_child() -> None:
+    """It is the parent's: only the parent may keep its link open."""
+    global _early, _lock
+    _lock = threading.Lock()
+    if _early is not None:
+        _early[1].socket.close()
+        _early = None
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Sequence
-
-import msgspec
+from dataclasses import dataclass
 
 from meshrt.engine.agent_process import start_agent, take_early
 from meshrt.host.family import is_of_block
@@ -87,7 +86,8 @@ class LocalAgent(Started):
         kill_run(self.mark, lambda pid: is_of_block(pid, families))
 
 
-class LocalEngine(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class LocalEngine:
     """One agent on this machine; with ``agents=N``, N of them, each as one host (``name~0`` ...)."""
 
     agents: int = 1
@@ -109,5 +109,5 @@ class LocalEngine(msgspec.Struct, frozen=True):
 
     @staticmethod
     def _start(host: str, program: Program) -> LocalAgent:
-        mark, process, link = take_early() or start_agent(program.new_mark())
+        mark, process, link = take_early(program.run_id) or start_agent(program.new_mark())
         return LocalAgent(host, mark, process, Link(link, control_decoder()), program.directory)

@@ -15,6 +15,8 @@ __all__ = ["GPUS", "check_limits", "own_gpus"]
 GPUS = "CUDA_VISIBLE_DEVICES"
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
 _FILES_PER_RANK = 7
+#: Of the agent itself, and of ranks while they are forked, several together (`meshrt.host.starting`).
+_FILES_BESIDE = 144
 _MEMORY_PER_RANK = 12 << 20
 #: From so many ranks on, processes and memory are looked at.
 _WORTH_A_LOOK = 32
@@ -51,11 +53,11 @@ def check_limits(ranks: int, running: int) -> None:
     It checks open files, processes and free memory. It is an early refusal with a clear message, not a reservation.
     """
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = (ranks + running) * _FILES_PER_RANK + 64
+    needed = (ranks + running) * _FILES_PER_RANK + _FILES_BESIDE
     if files != resource.RLIM_INFINITY and needed > files:
         raise SpawnError(
             f"{ranks} ranks need about {needed} open files in the host agent, the limit is {files}: "
-            f"raise it (ulimit -Hn) or start at most {max(0, (files - 64) // _FILES_PER_RANK - running)}"
+            f"raise it (ulimit -Hn) or start at most {max(0, (files - _FILES_BESIDE) // _FILES_PER_RANK - running)}"
         )
     if ranks < _WORTH_A_LOOK:
         return

@@ -1,7 +1,7 @@
 """One question to many ranks: the root's side of `meshrt.host.gather`. On the root's loop.
 
 The agents say which ranks are silent. The root gives up an agent that says nothing itself: at once one that a signal
-has stopped, any other one after `_LATE_SECONDS` more, as it may lack a processor.
+has stopped, any other one later, as it may lack a processor.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ P = TypeVar("P")
 
 _FIRST = 0.05
 _NEXT = 0.1
-#: Seconds beyond the time of a question after which an agent that is stopped is no longer waited for, and any other.
+#: Seconds beyond the time of a question after which an agent that is stopped is no longer waited for.
 _OVERDUE = 0.3
+#: ... and any other: so many times the time of the question, and seconds at most.
+_LATE_TIMES = 4
 _LATE_SECONDS = 5.0
 
 
@@ -214,8 +216,9 @@ class Gathers:
         if gather is None or not gather.waiting:
             return
         passed = time.monotonic() - gather.heard
+        late = seconds + min(_LATE_SECONDS, _LATE_TIMES * seconds)
         for agent in [*gather.agents]:
-            if passed >= seconds + _LATE_SECONDS or (passed >= seconds and _is_stopped(agent)):
+            if passed >= late or (passed >= seconds and _is_stopped(agent)):
                 gather.add_silent(gather.agents.pop(agent))
                 if not agent.gone:
                     agent.send(LeaveGather(number))

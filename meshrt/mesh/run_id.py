@@ -21,3 +21,12 @@ def take_run_id() -> str:
     global _next
     taken, _next = next_run_id(), ""
     return taken
+
+
+def _in_forked_child() -> None:
+    """Each process has programs of its own."""
+    global _next
+    _next = ""
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

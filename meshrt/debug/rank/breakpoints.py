@@ -204,8 +204,9 @@ class BreakTable:
                 if before is not None and before.spec == row.spec:
                     row.hits, row.done, row.left = before.hits, row.done or before.done, before.left
                     row.raised = before.raised
-                    # An actor that was made meanwhile may be in its endpoint already, which looks no more.
-                    row.targets = {**before.targets, **row.targets}
+                    if not row.targets and not row.problem:
+                        # An actor that was made meanwhile may be in its endpoint already, which looks no more.
+                        row.targets, row.problem = before.targets, before.problem
                 row.judge()
             self._change(rows)
 

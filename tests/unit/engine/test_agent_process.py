@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -10,6 +11,7 @@ import pytest
 from meshrt.engine import agent_process
 from meshrt.engine.agent_process import start_agent, take_early
 from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.mesh.run_id import next_run_id
 
 
 def test_it_ends_with_its_link_and_is_marked() -> None:
@@ -41,5 +43,28 @@ def test_a_descriptor_of_a_standard_stream_is_not_used(monkeypatch: pytest.Monke
         assert agent_process._above_streams(moved) is moved
 
 
-def test_there_is_none_unless_one_was_started_early() -> None:
-    assert take_early() is None
+def test_it_is_taken_once_by_its_program() -> None:
+    agent_process._start_early()
+    early = agent_process._early
+    agent_process._start_early()  # another thread, at the same time: one is enough
+    assert early is not None and agent_process._early is early
+    run_id = early[1].mark.partition(".")[0]
+    try:
+        assert take_early("00000000") is None
+        assert take_early(run_id) is early[1] and take_early(run_id) is None
+    finally:
+        early[1].undo()
+
+
+def test_a_fork_has_none_of_it() -> None:
+    agent_process._start_early()
+    known = next_run_id()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os._exit(0 if agent_process._early is None and next_run_id() != known else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert agent_process._early is not None and next_run_id() == known
+    agent_process._undo_own()
+    assert take_early(known) is None
