@@ -16,4 +16,4 @@ while not os.path.exists(stop) and not (fails and "now" in sys.argv and batches 
     time.sleep(0.02)
 if fails:
     raise ValueError("bad batch")
-print("trained", rank, flush=True)
+sys.stdout.write(f"trained {rank}\n")  # in one piece: ranks share the output, and print writes several with -u
