@@ -5,6 +5,7 @@
     MeshError
     |- UsageError                 the caller's own mistake, nothing was sent
     |  |- NotAnEndpointError      (RuntimeError) the method carries no @endpoint
+    |  |- InvalidEndpoint         (ValueError) a decorator cannot make an endpoint of what it decorates
     |  |- SelectionError          (ValueError) a set of ranks that does not parse or does not exist
     |  |- ForkedMeshError         a mesh was used in a forked child of its owner
     |  `- ArgumentNotSerializable (TypeError) an argument cannot be pickled
@@ -50,9 +51,7 @@ from meshrt.ranks import fold_ranks
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    class _Facts(TypedDict, total=False):
-        """What each `SupervisionError` takes."""
-
+    class _Facts(TypedDict, total=False):  # what each `SupervisionError` takes
         endpoint: str
         may_have_run: bool
         log_tail: Sequence[str]
@@ -70,6 +69,7 @@ __all__ = [
     "Disconnected",
     "ForkedMeshError",
     "HostLost",
+    "InvalidEndpoint",
     "LimitReached",
     "LinkLost",
     "MeshBusy",
@@ -110,12 +110,9 @@ _REPR = 300
 
 
 class MeshError(Exception):
-    """Root of everything that meshrt raises by itself.
+    """Root of everything that meshrt raises by itself."""
 
-    Attributes:
-        sent: When the call was sent that it is about, monotonic ns; 0 if it is about none.
-    """
-
+    #: When the call was sent that it is about, monotonic ns; 0 if it is about none.
     sent = 0
 
     def __repr__(self) -> str:
@@ -166,6 +163,10 @@ class UsageError(MeshError):
 
 class NotAnEndpointError(UsageError, RuntimeError):
     """The attribute exists on the actor class, but carries no ``@endpoint``."""
+
+
+class InvalidEndpoint(UsageError, ValueError):
+    """``@endpoint`` or ``@concurrent_endpoint`` cannot make an endpoint of what it decorates."""
 
 
 class ForkedMeshError(UsageError):
@@ -393,8 +394,7 @@ class MeshFailure(msgspec.Struct, frozen=True, weakref=True):
     Attributes:
         mesh_id, mesh_name: The mesh.
         errors: One for each failure, in the order of the ranks: `ProcessDied` or `HostLost` for a rank that is gone,
-            `ActorError` for an exception that no caller waits for. ``__notes__`` of the first one say what owners below
-            have decided.
+            `ActorError` for an exception that no caller waits for. Notes of the first: what owners below have decided.
     """
 
     mesh_id: str

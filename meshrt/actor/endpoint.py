@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from meshrt.errors import NotAnEndpointError
+from meshrt.errors import InvalidEndpoint, NotAnEndpointError
 
 __all__ = ["EndpointSpec", "concurrent_endpoint", "endpoint", "endpoints_of", "explain_missing"]
 
@@ -44,14 +44,14 @@ def endpoint(
             the call: during the call or later, from any thread. What the method returns is ignored.
 
     Raises:
-        ValueError: The decorated object is not a function.
+        InvalidEndpoint: The decorated object is not a function.
     """
     if method is None:
         return functools.partial(endpoint, urgent=urgent, explicit_response_port=explicit_response_port)
     if not inspect.isfunction(method):
-        raise ValueError(f"@endpoint decorates a method (def or async def), not {type(method).__name__}")
+        raise InvalidEndpoint(f"@endpoint decorates a method (def or async def), not {type(method).__name__}")
     if getattr(method, _MARK, True) == _CONCURRENT:
-        raise ValueError(f"{method.__qualname__} has @concurrent_endpoint already, which is enough")
+        raise InvalidEndpoint(f"{method.__qualname__} has @concurrent_endpoint already, which is enough")
     setattr(method, _MARK, True)
     if urgent:
         setattr(method, _URGENT, True)
@@ -62,7 +62,7 @@ def endpoint(
 
 def _mark_ported(method: Callable[..., Any]) -> None:
     if len(inspect.signature(method).parameters) < 2:
-        raise ValueError(f"{method.__qualname__}(): expected a parameter for its response port, behind self")
+        raise InvalidEndpoint(f"{method.__qualname__}(): expected a parameter for its response port, behind self")
     setattr(method, _PORTED, True)
 
 
@@ -85,7 +85,7 @@ def concurrent_endpoint(method: F | None = None, *, explicit_response_port: bool
         explicit_response_port: As of `endpoint`. Its task may go on when the call is answered.
 
     Raises:
-        ValueError: The decorated object is not an ``async def`` function, or has ``@endpoint`` already.
+        InvalidEndpoint: The decorated object is not an ``async def`` function, or has ``@endpoint`` already.
     """
     if method is None:
         return functools.partial(concurrent_endpoint, explicit_response_port=explicit_response_port)
@@ -93,9 +93,9 @@ def concurrent_endpoint(method: F | None = None, *, explicit_response_port: bool
         kind = (
             "a def method, which would keep the others waiting" if inspect.isfunction(method) else type(method).__name__
         )
-        raise ValueError(f"@concurrent_endpoint decorates an async def method, not {kind}")
+        raise InvalidEndpoint(f"@concurrent_endpoint decorates an async def method, not {kind}")
     if hasattr(method, _MARK):
-        raise ValueError(f"{method.__qualname__} has @endpoint already; @concurrent_endpoint takes its place")
+        raise InvalidEndpoint(f"{method.__qualname__} has @endpoint already; @concurrent_endpoint takes its place")
     setattr(method, _MARK, _CONCURRENT)
     if explicit_response_port:
         _mark_ported(method)

@@ -20,6 +20,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
+from typing import TypeGuard
 
 from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.endpoint import forget_endpoints
@@ -115,13 +116,13 @@ def _drop_modules() -> list[weakref.ref[types.ModuleType]]:
         (name, sys.modules.get(name)) for name in [*sys.modules] if name not in _of_agent
     ]
     for name, module in reversed(every):
-        if isinstance(module, types.ModuleType) and _is_users(vars(module)):
+        if _is_module_of_user(module):
             found.append(weakref.ref(module))
             sys.modules.pop(name, None)
     return found
 
 
-def _is_module_of_user(module: object) -> bool:
+def _is_module_of_user(module: object) -> TypeGuard[types.ModuleType]:
     return isinstance(module, types.ModuleType) and _is_users(vars(module))
 
 

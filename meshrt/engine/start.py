@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from meshrt.engine.agent_process import started_early
-from meshrt.errors import ShutdownError
+from meshrt.errors import ShutdownError, UsageError
+from meshrt.mesh.default_engine import default_engine
 
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
@@ -64,18 +65,31 @@ def proc_mesh(
     if sys.is_finalizing():  # nothing can be imported any more
         raise ShutdownError("the interpreter is ending: no new mesh can be started")
     with started_early(engine is None or engine == "local"):
-        from meshrt.mesh.proc_mesh import make_mesh  # start-up: half of the time until the first call, as the agent's
+        # To load this takes half of the time until the first call; the agent needs the other half.
+        from meshrt.mesh.engine import engine_of  # start-up: meanwhile
+        from meshrt.mesh.hosts import Hosts  # start-up: meanwhile
+        from meshrt.mesh.proc_mesh import start_mesh  # start-up: meanwhile
+        from meshrt.mesh.spec import MeshSpec, check_port, check_watchdog, default_sizes  # start-up: meanwhile
+        from meshrt.transport.process import current_runtime, has_runtime  # start-up: meanwhile
 
-        return make_mesh(
-            name=name,
-            env=env,
-            setup=setup,
-            preload=preload,
-            post_mortem=post_mortem,
-            devices=devices,
-            watchdog=watchdog,
-            dap=dap,
-            logs=logs,
-            engine=engine,
-            sizes=sizes,
-        )
+        seconds = None if watchdog is None else check_watchdog(watchdog)
+        in_rank = has_runtime() and not current_runtime().is_root
+        if watchdog is not None and in_rank:
+            raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of its own caller")
+        if dap is not None:
+            check_port(dap)
+            if in_rank:
+                raise UsageError("dap= is for the script: an IDE attaches to the whole program")
+        default = default_engine()
+        if engine is None and default is not None:
+            sizes = default.sizes(sizes)
+        elif not sizes:
+            sizes = default_sizes()
+        placed_by = None if engine is None else engine_of(engine)
+        spec = MeshSpec.make(name, sizes, env, setup, preload, post_mortem, devices, logs=logs)
+        mesh = start_mesh(spec, Hosts(placed_by))
+        if seconds is not None:
+            mesh._owner().watch(mesh.mesh_id, seconds)
+        if dap is not None:
+            mesh._owner().listen_for_ide(dap)
+        return mesh

@@ -41,6 +41,8 @@ _SILENT = 0.3
 _LATE_SECONDS = 3.0
 #: A look at silent ranks reads files of each; it takes at most one part in so many of the agent's time.
 _LOOK_SHARE = 5
+#: Seconds after which the root hears of a question although there is nothing new.
+_SIGN = 0.25
 #: Bytes of answers in one message; a single answer may be longer.
 _BATCH = 512 << 10
 
@@ -71,6 +73,8 @@ class _Gather:
         #: When a rank was last heard of.
         self.heard = now
         self.flush_at = now + _FIRST
+        #: When the root was last told anything.
+        self.told = now
         self.waiting: dict[Address, Child] = {}
         self.accepted: set[Address] = set()
         #: What is known of silent ranks: state and stack.
@@ -223,6 +227,9 @@ class Gathers:
         looked = time.monotonic() - now
         if now >= gather.flush_at:
             gather.flush_at = now + _NEXT
+            if not gather.groups and now >= gather.told + _SIGN:
+                gather.told = now
+                self._tell(Gathered(gather.number, []))  # this agent lives, and waits
             self._flush(gather)
         known = len(gather.silent) + len(gather.accepted)
         looking = now >= gather.patience() and known < len(gather.waiting)
@@ -252,6 +259,7 @@ class Gathers:
 
     def _flush(self, gather: _Gather) -> None:
         for groups in gather.take():
+            gather.told = time.monotonic()
             try:
                 self._tell(Gathered(gather.number, groups))
             except ProtocolError as error:

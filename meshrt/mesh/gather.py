@@ -52,8 +52,8 @@ class _Gather(Generic[S, P]):
         self.waiting: dict[str, set[int]] = {}
         #: The agents that were asked, each for its ranks.
         self.agents: dict[AgentLink, dict[str, list[int]]] = {}
-        #: When an agent was last heard of, monotonic seconds.
-        self.heard = time.monotonic()
+        #: When each was last heard of, monotonic seconds.
+        self.heard: dict[AgentLink, float] = {}
         self.groups: dict[tuple[str, str, bytes], tuple[list[int], Any, dict[int, Any]]] = {}
         self.reported = False
         self.ended = False
@@ -141,6 +141,7 @@ class Gathers:
                     continue
                 agent.send(Gather(number, operation.name(), body_of(operation), seconds, stack_suffices, share))
                 gather.agents[agent] = share
+                gather.heard[agent] = time.monotonic()
         except ProtocolError:
             self.leave(number)
             raise
@@ -174,11 +175,11 @@ class Gathers:
                 if not agent.gone:
                     agent.send(LeaveGather(number))
 
-    def received(self, gathered: AgentGathered) -> None:
-        """An agent has answers."""
+    def received(self, agent: AgentLink, gathered: AgentGathered) -> None:
+        """An agent has answers, or says that it waits for some."""
         gather = self._gathers.find(gathered.id)
         if gather is not None:
-            gather.heard = time.monotonic()
+            gather.heard[agent] = time.monotonic()
             for mesh_id, kind, ranks, same, per in gathered.groups:
                 gather.add(mesh_id, kind, ranks, same, per)
             self._look(gathered.id)
@@ -215,9 +216,9 @@ class Gathers:
         gather = self._gathers.find(number)
         if gather is None or not gather.waiting:
             return
-        passed = time.monotonic() - gather.heard
         late = seconds + min(_LATE_SECONDS, _LATE_TIMES * seconds)
         for agent in [*gather.agents]:
+            passed = time.monotonic() - gather.heard[agent]
             if passed >= late or (passed >= seconds and _is_stopped(agent)):
                 gather.add_silent(gather.agents.pop(agent))
                 if not agent.gone:

@@ -224,7 +224,7 @@ class HostAgents:
             case Pulse() as pulse:
                 self._reports.pulse(pulse)
             case Gathered() as gathered:
-                self._services.gathers.received(gathered)
+                self._services.gathers.received(agent, gathered)
             case Serves():
                 self._home.serves(agent)
             case Measured() as measured:

@@ -28,9 +28,6 @@ from meshrt.mesh.spec import (
     MeshSpec,
     PostMortem,
     check_name,
-    check_port,
-    check_watchdog,
-    default_sizes,
 )
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape, Slice
@@ -45,50 +42,11 @@ if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
     from meshrt.mesh.handle import ActorMesh as Handle
 
-__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "logs", "make_mesh", "this_host"]
+__all__ = ["HostMesh", "ProcMesh", "check_spawned", "host_mesh", "logs", "start_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
 P = ParamSpec("P")
 Setup = Callable[[], object] | None
-
-
-def make_mesh(
-    *,
-    name: str,
-    env: EnvOption,
-    setup: Callable[[], object] | None,
-    preload: Iterable[str],
-    post_mortem: PostMortem,
-    devices: Devices,
-    watchdog: float | None,
-    dap: int | None,
-    logs: str | None,
-    engine: Engine | str | None,
-    sizes: dict[str, int],
-) -> ProcMesh:
-    """Do what `meshrt.proc_mesh` says."""
-    seconds = None
-    if watchdog is not None:
-        seconds = check_watchdog(watchdog)
-        if has_runtime() and not current_runtime().is_root:
-            raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of its own caller")
-    if dap is not None:
-        check_port(dap)
-        if has_runtime() and not current_runtime().is_root:
-            raise UsageError("dap= is for the script: an IDE attaches to the whole program")
-    default = default_engine()
-    if engine is None and default is not None:
-        sizes = default.sizes(sizes)
-    elif not sizes:
-        sizes = default_sizes()
-    placed_by = None if engine is None else engine_of(engine)
-    spec = MeshSpec.make(name, sizes, env, setup, preload, post_mortem, devices, logs=logs)
-    mesh = start_mesh(spec, Hosts(placed_by))
-    if seconds is not None:
-        mesh._owner().watch(mesh.mesh_id, seconds)
-    if dap is not None:
-        mesh._owner().listen_for_ide(dap)
-    return mesh
 
 
 def this_host() -> HostMesh:

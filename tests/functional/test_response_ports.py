@@ -18,6 +18,7 @@ from meshrt import (
     ActorMesh,
     MeshStopped,
     Port,
+    UsageError,
     current_rank,
     endpoint,
     gather,
@@ -129,7 +130,7 @@ def test_a_response_port_stays_on_its_rank(ported: ActorMesh[Ported]) -> None:
 
 
 def test_a_response_port_needs_a_parameter() -> None:
-    with pytest.raises(ValueError, match="expected a parameter for its response port, behind self"):
+    with pytest.raises(UsageError, match="expected a parameter for its response port, behind self"):
         endpoint(explicit_response_port=True)(lambda self: None)  # type: ignore[arg-type, misc]
 
 

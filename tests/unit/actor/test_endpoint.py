@@ -8,7 +8,7 @@ import pytest
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import concurrent_endpoint, endpoint, endpoints_of, explain_missing
-from meshrt.errors import NotAnEndpointError
+from meshrt.errors import NotAnEndpointError, UsageError
 
 
 class Trainer(Actor):
@@ -64,7 +64,7 @@ def test_arguments_are_checked_with_pythons_text() -> None:
 
 @pytest.mark.parametrize("thing", [3, property(lambda self: 1), staticmethod(len), Trainer])
 def test_what_is_no_function_is_refused(thing: Any) -> None:
-    with pytest.raises(ValueError, match="decorates a method"):
+    with pytest.raises(UsageError, match="decorates a method"):
         endpoint(thing)
 
 
@@ -79,12 +79,13 @@ def test_a_concurrent_endpoint_is_async() -> None:
     specs = endpoints_of(Server)
     assert {name for name, spec in specs.items() if spec.is_concurrent} == {"evaluate", "serve"}
     for thing in (3, Trainer.helper, staticmethod(len)):
-        with pytest.raises(ValueError, match="decorates an async def method"):
+        with pytest.raises(UsageError, match="decorates an async def method"):
             concurrent_endpoint(thing)  # type: ignore[type-var]  # what a user may write
-    with pytest.raises(ValueError, match="takes its place"):
+    with pytest.raises(UsageError, match="takes its place"):
         concurrent_endpoint(Trainer.evaluate)
-    with pytest.raises(ValueError, match="which is enough"):
+    with pytest.raises(UsageError, match="which is enough") as info:
         endpoint(Server.serve)
+    assert isinstance(info.value, ValueError)
 
 
 def test_what_is_missing_is_explained() -> None:

@@ -69,7 +69,6 @@ def test_what_is_waited_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpawnError):
         CommandEngine(("n1", "n2"), commands, seconds=2).place(program, ALL, [])
     assert program.said[0] == "0 of 2 hosts have joined after 0 s; waiting for n1, n2"
-    assert len(program.said) <= 5, "at 0.01 s, 0.03 s, 0.09 s, 0.27 s, 0.81 s"
 
 
 def test_a_command_that_does_not_exist() -> None:

@@ -78,3 +78,10 @@ def test_they_are_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     host.starved = {0}
     host.pass_time(4.2)
     assert host.kinds == {"late": [0], "": [1]}
+
+
+def test_the_root_hears_of_a_question_though_no_rank_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, 2)
+    host.starved = {0, 1}
+    host.pass_time(3.0)
+    assert not host.kinds and 9 <= len(host.told) <= 12, "four times a second"

@@ -41,7 +41,7 @@ def test_times_of_each_rank_are_converted_by_the_clock_of_its_host() -> None:
     number = gathers.begin({"m": [0, 1]}, TakeOnRank("r", 1000, {}), 1.0, found.append)
     part = Part(1, 17, ["a"], [Row(1, 2000, 3000, 11, 0, 0, 0, 0, 0, 0)], [], [], [], 0, False)
     plain = msgspec.to_builtins(part)
-    gathers.received(AgentGathered(number, [("m", "answered", [0, 1], None, [plain, plain])]))
+    gathers.received(agents[0], AgentGathered(number, [("m", "answered", [0, 1], None, [plain, plain])]))
     loop.pass_time()
     ((group,),) = [each.groups for each in found]
     assert isinstance(group, Answered)
@@ -59,7 +59,7 @@ class Asked:
         monkeypatch.setattr(gather_module, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(gather_module, "is_stopped", lambda pid: pid in self.stopped)
         self.stopped: set[int] = set()
-        self.agents = Agent(10), Agent(11)
+        self.agents: tuple[Any, Any] = Agent(10), Agent(11)
         record = SimpleNamespace(shape=range(2), fates={}, agent_of=dict(enumerate(self.agents)))
         registry: Any = SimpleNamespace(meshes={"m": record}, clocks_of=lambda _mesh: {})
         self.loop = FakeLoop()
@@ -82,11 +82,19 @@ def test_an_agent_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     asked = Asked(monkeypatch)
     asked.pass_time(1.5)
     assert not asked.silent
-    asked.gathers.received(AgentGathered(asked.number, [("m", "refused", [0], "no", None)]))
-    asked.pass_time(4.0)
+    asked.gathers.received(asked.agents[0], AgentGathered(asked.number, [("m", "refused", [0], "no", None)]))
+    asked.pass_time(3.0)
     assert asked.silent == {(0,): ""} and not asked.found[-1].done
-    asked.pass_time(2.5)
+    asked.pass_time(1.5)
     assert asked.silent == {(0,): "", (1,): "host"} and asked.found[-1].done
+
+
+def test_an_agent_that_says_that_it_waits_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    for _ in range(10):
+        asked.gathers.received(asked.agents[1], AgentGathered(asked.number, []))
+        asked.pass_time(0.9)
+    assert asked.silent == {(0,): "host"} and not asked.found[-1].done
 
 
 def test_an_agent_that_a_signal_has_stopped_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

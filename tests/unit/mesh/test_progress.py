@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from meshrt.mesh import progress as progress_module
-from meshrt.mesh.progress import Progress
+from meshrt.mesh.progress import JoiningHosts, Progress
 from meshrt.mesh.terminal import Terminal
 from tests.support.screen import Screen
 
@@ -68,3 +68,13 @@ def test_who_counts_does_not_wait_for_a_paused_terminal(monkeypatch: pytest.Monk
     err.goes_on.set()
     terminal.flush(20)
     assert err.text.endswith("\r\x1b[Kline\n")
+
+
+def test_hosts_that_are_waited_for_are_named_more_and_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    said: list[str] = []
+    hosts = JoiningHosts(["n1", "n2"], said.append)
+    for now[0] in range(40):
+        hosts.look()
+    assert said == [f"0 of 2 hosts have joined after {after} s; waiting for n1, n2" for after in (5, 15)]
