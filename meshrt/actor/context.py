@@ -125,8 +125,6 @@ _call_lock = threading.RLock()
 class CallContext(msgspec.Struct, eq=False):
     """One message as it runs; its properties are computed when they are first read."""
 
-    __repr__ = object.__repr__  # what it has is the user's, and may do anything when it is shown
-
     instance: ActorInstance
     endpoint: str
     shape: Shape
@@ -136,6 +134,9 @@ class CallContext(msgspec.Struct, eq=False):
     link: Link | None = None
     _point: Point | None = None
     _call: EndpointCall | None = None
+
+    def __repr__(self) -> str:
+        return object.__repr__(self)  # what it has is the user's, and may do anything when it is shown
 
     @property
     def point(self) -> Point:

@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from meshrt.errors import SpawnError
 from meshrt.store.limits import free_in_group
 
-__all__ = ["GPUS", "check_limits", "own_gpus"]
+__all__ = ["GPUS", "TOGETHER", "check_limits", "own_gpus"]
 
 #: Environment variable: the GPUs that a process may use.
 GPUS = "CUDA_VISIBLE_DEVICES"
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
 _FILES_PER_RANK = 7
-#: Of the agent itself, and of ranks while they are forked, several together (`meshrt.host.starting`).
-_FILES_BESIDE = 144
+#: Of the agent itself.
+_FILES_BESIDE = 64
+#: Ranks that are forked one right after the other. Memory that the agent writes to between two forks is memory that
+#: both ranks have of their own: 2 MiB each, and as many page faults, if each rank is prepared before its fork.
+TOGETHER = 16
+#: Descriptors of a rank that the agent has until it is forked.
+_FILES_TO_FORK = 5
 _MEMORY_PER_RANK = 12 << 20
 #: From so many ranks on, processes and memory are looked at.
 _WORTH_A_LOOK = 32
@@ -47,17 +52,22 @@ def _gpu(asked: str, given: list[str]) -> str:
     raise SpawnError(f"GPU {asked} was asked for, and the host has {len(given)}: {GPUS}={','.join(given)}")
 
 
+def _files(ranks: int, running: int) -> int:
+    return (ranks + running) * _FILES_PER_RANK + min(ranks, TOGETHER) * _FILES_TO_FORK + _FILES_BESIDE
+
+
 def check_limits(ranks: int, running: int) -> None:
     """Raise SpawnError if this machine cannot hold ``ranks`` more processes beside ``running`` ones.
 
     It checks open files, processes and free memory. It is an early refusal with a clear message, not a reservation.
     """
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = (ranks + running) * _FILES_PER_RANK + _FILES_BESIDE
+    needed = _files(ranks, running)
     if files != resource.RLIM_INFINITY and needed > files:
+        most = next((fewer for fewer in range(ranks, 0, -1) if _files(fewer, running) <= files), 0)
         raise SpawnError(
             f"{ranks} ranks need about {needed} open files in the host agent, the limit is {files}: "
-            f"raise it (ulimit -Hn) or start at most {max(0, (files - _FILES_BESIDE) // _FILES_PER_RANK - running)}"
+            f"raise it (ulimit -Hn) or start at most {most}"
         )
     if ranks < _WORTH_A_LOOK:
         return

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable
 
 from meshrt.hooks.plugins import PLUGINS, import_plugins
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
+from meshrt.host.limits import TOGETHER
 from meshrt.host.logspace import LogSpace
 from meshrt.host.output import Log, RankLog
 from meshrt.host.sending import OutputQueue, SentLog
@@ -23,9 +24,6 @@ __all__ = ["Starter"]
 
 #: Seconds of forking between two looks at everything else: a large mesh takes some to fork.
 _AT_A_TIME = 0.02
-#: Ranks that are forked one right after the other. Memory that the agent writes to between two forks is memory that
-#: both ranks have of their own: 2 MiB each, and as many page faults, if each rank is prepared before its fork.
-_TOGETHER = 16
 #: From so many ranks on, the agent imports before it forks what each of them would import for itself (50 ms once, or 20
 #: ms and 2 MB in each of them, when all have their first stop or failure at once; asyncio as much again).
 _MANY = 64
@@ -86,7 +84,7 @@ class Starter:
         """Fork some of those that wait."""
         until = time.monotonic() + _AT_A_TIME
         while self._waiting and time.monotonic() < until:
-            self._begin([self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))])
+            self._begin([self._waiting.popleft() for _ in range(min(TOGETHER, len(self._waiting)))])
 
     def hurry(self, wanted: Container[Address]) -> None:
         """Fork these now if they wait: something is to be sent to them."""
