@@ -59,7 +59,7 @@ COMMAND = Command(
     details=(
         "What the rank wrote last is shown again, unless it was an answer to another terminal's `p` or `cast`. Then\n"
         "every line is a pdb command of that rank, until `detach`.\n"
-        "There `q` asks before it aborts the endpoint, and Ctrl-C returns here without touching the rank."
+        "There `q` asks before it aborts the endpoint, and Ctrl-C cancels the line that runs; again: it returns here."
     ),
     record={
         "session": "the row of the rank as in `list`, and `prompt`, `text` (what it wrote last), `reason`, `code`",

@@ -41,7 +41,8 @@ COMMAND = Command(
         "  cast debugee ranks(3) p x            cast debugee ranks(0:8, 12) n\n"
         "  cast debugee ranks(hosts=0) p x      cast debugee ranks(hosts=1:3, gpus=(0,2)) c\n"
         "  cast debugee ranks(all) p x          cast debugee ranks(stopped & !hosts=2) bt\n"
-        "A rank that has not answered after a while is named and left to itself; Ctrl-C does that at once."
+        "A rank that has not answered after a while is named and left to itself. Ctrl-C cancels the\n"
+        "lines that still run; a rank that steps goes on."
     ),
     record=ANSWERS,
 )

@@ -8,7 +8,7 @@ from meshrt.debug.prompt.context import ANSWERS, DIFF, VERBOSE, Prompt, told
 
 __all__ = ["COMMAND", "printer"]
 
-_LATE = "they are left to themselves"
+_LATE = "it goes on there"
 
 
 def printer(name: str, summary: str, details: str = "") -> Command[Prompt]:

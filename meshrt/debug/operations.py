@@ -35,6 +35,7 @@ __all__ = [
     "BreakShown",
     "Breaks",
     "BreaksShown",
+    "Cancel",
     "Cast",
     "Clear",
     "Cleared",
@@ -50,6 +51,7 @@ __all__ = [
     "JobReport",
     "Kind",
     "Leave",
+    "Left",
     "Logs",
     "Modes",
     "Notice",
@@ -202,6 +204,10 @@ class Send(Asked[Sent], frozen=True, tag="debug.send"):
     lines: int | None = None
 
 
+class Cancel(Asked[Nothing], frozen=True, tag="debug.cancel"):
+    """Raise KeyboardInterrupt in the line that runs at the prompt of the attached rank."""
+
+
 class Completions(Data, frozen=True):
     """Completions of the last word of a line; ``known``: the line is the name of a variable there."""
 
@@ -294,10 +300,19 @@ class Logs(Asked[JobReport], frozen=True, tag="debug.logs"):
     lines: int | None = None
 
 
-class Leave(Asked[Nothing], frozen=True, tag="debug.leave"):
-    """Wait for the results of a job no longer."""
+class Left(Data, frozen=True):
+    """How many ranks were told to cancel what they run."""
+
+    cancelled: int
+
+
+class Leave(Asked[Left], frozen=True, tag="debug.leave"):
+    """Wait for the results of a job no longer; ``cancel``: its lines and expressions that still run are cancelled."""
+
+    acts: ClassVar[bool] = True
 
     job: int
+    cancel: bool = False
 
 
 class WaitResult(Data, frozen=True):

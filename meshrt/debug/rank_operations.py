@@ -26,6 +26,8 @@ __all__ = [
     "BreakSpec",
     "BreakState",
     "BreakStates",
+    "CancelExpression",
+    "CancelLine",
     "CompleteAtRank",
     "Ended",
     "Evaluate",
@@ -53,7 +55,7 @@ __all__ = [
 
 
 class Accepted(Data, frozen=True):
-    """Whether a line has come in time."""
+    """Whether a line, or what ends one, has come in time."""
 
     accepted: bool
 
@@ -77,6 +79,14 @@ class Input(Operation[Accepted], frozen=True, tag="debug.input"):
     brief: bool = False
     limit: int = TEXT_LIMIT
     lines: int | None = None
+
+
+class CancelLine(Operation[Accepted], frozen=True, tag="debug.cancel_line"):
+    """Raise KeyboardInterrupt in the line that has answered prompt ``seq``, if it still runs."""
+
+    actor: str
+    thread: str
+    seq: int
 
 
 class CompleteAtRank(Operation[Completions], frozen=True, tag="debug.complete"):
@@ -210,6 +220,7 @@ class Evaluate(GroupedOperation[Value, Facts], frozen=True, tag="debug.eval"):
         command: How the value is shown: p, pp, whatis, source.
         label, ranks: The actor and the selection as a person writes them, for hints.
         limit: Characters of the answer, at most.
+        number: What `CancelExpression` names.
     """
 
     actor: str
@@ -218,6 +229,13 @@ class Evaluate(GroupedOperation[Value, Facts], frozen=True, tag="debug.eval"):
     label: str = ""
     ranks: str = ""
     limit: int = TEXT_LIMIT
+    number: int = 0
+
+
+class CancelExpression(Operation[Accepted], frozen=True, tag="debug.cancel_expression"):
+    """Raise KeyboardInterrupt in the expression that is evaluated as ``number``, if it still runs."""
+
+    number: int
 
 
 # -- breakpoints -----------------------------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ ONE_MACHINE = ("mpirun", *_TAKEN, "-x", "STOP", "--host", "n1:2", "-n", "2")
 TWO_MACHINES = ("mpirun", *_TAKEN, "-x", "STOP", "--host", "n1:2,n2:2", "--map-by", "slot", "-n", "4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "ranks"), [(ONE_MACHINE, 2), pytest.param(TWO_MACHINES, 4, marks=pytest.mark.nightly)]
 )

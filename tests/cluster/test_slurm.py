@@ -155,6 +155,7 @@ def test_a_node_that_loses_power_ends_the_job(own_cluster: Launched) -> None:
     wait_until(lambda: "n1" not in own_cluster.left(), 20, "processes are left on the first node")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machines", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_ranks_that_srun_has_started_are_seen(machines: int, cluster: Launched) -> None:
     check_look(cluster, "srun", f"-N{machines}", "--ntasks-per-node=2", ranks=2 * machines)

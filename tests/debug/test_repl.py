@@ -170,7 +170,9 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.types("import time; time.sleep(1000)")
         me.sees("is at work")
         me.child.sendintr()
-        me.sees("left debugee 1 as it is", PROMPT)
+        me.sees("*** KeyboardInterrupt", "(debugee 1")
+        me.types("detach")
+        me.sees(PROMPT)
         me.child.sendintr()
         me.sees("`quit` (or Ctrl-D) leaves the debugger, and the program goes on: Ctrl-C ends it then", PROMPT)
         me.child.send("nonsense")
@@ -181,7 +183,7 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.sees("rank 0 of debugee: resumed", PROMPT)
         me.types("cast debugee ranks(:) p rank")
         # It "runs since it was resumed" until the root is told that its call has ended, and is "not stopped" then.
-        me.sees("[2] 2", "rank 0 of debugee: ", "(still at 'import time; time.sleep(1000)')", PROMPT)
+        me.sees("[1] 1", "[2] 2", "rank 0 of debugee: ", PROMPT)
         me.child.send("sta\t")
         me.sees("status")
         me.types("")
@@ -309,18 +311,61 @@ def test_completion_knows_actors_dims_and_the_names_of_a_frame(waiting: Path) ->
         program.ends()
 
 
-def test_ranks_that_do_not_answer_are_left(waiting: Path) -> None:
+#: Does not end, and waits in no call.
+ENDLESS = "[0 for _ in iter(int, 1) if 0]"
+
+
+def test_ctrl_c_cancels_what_was_cast(waiting: Path) -> None:
     with beside(waiting) as (program, me):
         me.types("cast debugee ranks(1:3) import time; time.sleep(1000)")
-        me.sees("0/2 answered, waiting for 1-2; Ctrl-C to leave them")
+        me.sees("0/2 answered, waiting for 1-2; Ctrl-C ends the wait")
         me.child.sendintr()
-        me.sees("they are left to themselves, their next stop will be announced", PROMPT)
-        me.types("where")
-        me.sees("4 ranks of", "debugee", PROMPT)
+        me.sees("0/2 answered, waiting for 1-2: cancelled", PROMPT)
+        me.sees("2 ranks of debugee (1-2) stopped at")
         me.types("p debugee rank")
-        me.sees("[0] 0\n[3] 3\n2 ranks of debugee (1-2): not asked (still at", PROMPT)
+        me.sees("[0] 0\n[1] 1\n[2] 2\n[3] 3\n", PROMPT)
+        me.types("quit")
+        me.ends()
+        program.child.sendintr()
+
+
+def test_ctrl_c_cancels_the_line_of_a_rank(waiting: Path) -> None:
+    with beside(waiting) as (program, me):
+        me.types("attach debugee 2")
+        me.sees("(debugee 2")
+        for line in (ENDLESS, "import time; time.sleep(1000)"):
+            me.types(line)
+            me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
+            me.child.sendintr()
+            me.sees("*** KeyboardInterrupt", "(debugee 2")
+        me.types("p rank + 40")
+        me.sees("42\n", "(debugee 2")
+        me.types(r"exec('import time\nwhile 1:\n try: time.sleep(1000)\n except KeyboardInterrupt: pass')")
+        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
+        me.child.sendintr()
+        me.sees("[debugee 2 has not ended the line; Ctrl-C returns to the mesh's prompt]")
+        me.child.sendintr()
+        me.sees("left debugee 2 as it is", PROMPT)
         me.types("list")
-        me.sees("at work on 'import time; time.sleep(1000)': debugee 1-2", PROMPT)
+        me.sees("at work on ", "exec(", PROMPT)
+        me.types("quit")
+        me.ends()
+        program.child.sendintr()
+
+
+def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:
+    with beside(waiting) as (program, me):
+        me.types("cast debugee ranks(0) c")
+        me.sees("rank 0 of debugee: resumed", PROMPT)
+        threads = "[each.name for each in __import__('threading').enumerate()].count('meshrt-eval')"
+        me.types(f"p debugee ranks(0) {ENDLESS}")
+        me.sees("0/1 answered, waiting for 0; Ctrl-C ends the wait")
+        me.child.sendintr()
+        me.sees("0/1 answered, waiting for 0: cancelled", PROMPT)
+        while True:  # its thread ends once the interrupt has reached it
+            me.types(f"p debugee ranks(0) {threads}")
+            if "[0] 1\n" in me.sees("[0] ", PROMPT):
+                break
         me.types("quit")
         me.ends()
         program.child.sendintr()

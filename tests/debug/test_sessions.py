@@ -316,12 +316,12 @@ def test_a_slow_command_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with person() as me:
         me.wait("debugee")
         answer = me("cast debugee ranks(:) import time; time.sleep(2 if rank in (1, 2) else 0)")
-        assert "2/4 answered, waiting for 1-2; Ctrl-C to leave them" in answer
+        assert "2/4 answered, waiting for 1-2; Ctrl-C ends the wait" in answer
         assert not me.ok
         answer = me("cast debugee ranks(:) p 5")
         assert "[0,3] 5\n" in answer
         assert "2 ranks of debugee (1-2): not asked (still at 'import time;" in answer
-        assert "debugee 1 is running" in me("attach debugee 1")
+        assert "debugee 1 is at work on the line (`interrupt debugee 1` cancels it)" in me("attach debugee 1")
         me.wait("debugee")
         assert "4 ranks" in me("continue")
     result.get(WAIT)
@@ -356,6 +356,7 @@ def test_deadlines_stand_still_while_a_rank_is_stopped() -> None:
     assert got[0].values() == [20, 21]
 
 
+@pytest.mark.slow
 def test_much_text_from_many_ranks() -> None:
     mesh = spawn(gpus=8)
     result = mesh.work.call()

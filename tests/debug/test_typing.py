@@ -100,7 +100,7 @@ def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:
         me.types("cast w ranks(:) n")
         me.sees(f"[0-7]\n> {Path(__file__).parent}/waits.py({line_of('step')})slow()", PROMPT)
         me.types("cast w ranks(:) n")
-        me.sees("7/8 answered, waiting for 3; Ctrl-C to leave them")
+        me.sees("7/8 answered, waiting for 3; Ctrl-C ends the wait")
         me.child.sendintr()
         me.sees("[0-2,4-7]\n> ", f"waits.py({line_of('stepped')})slow()", "waiting for 3: they are left", PROMPT)
         me.types("cast w ranks(:) p 1")

@@ -55,6 +55,7 @@ def cells(built: Path, folder: Path, process: str, most: int, functions: str = "
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.row("O8")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ FLOODS = {
 LONG_FLOODS = ("empty lines", "binary", "many prints")
 
 
+@pytest.mark.slow
 @pytest.mark.row("O1")
 @pytest.mark.parametrize(
     "what", [pytest.param(each, marks=pytest.mark.nightly) if each in LONG_FLOODS else each for each in FLOODS]

@@ -96,6 +96,7 @@ def test_a_hang_is_found_with_the_tools_alone(torchrun: Torchrun) -> None:
         assert "meshrt: FAILED" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -115,6 +115,7 @@ class Broker:
         self._serve(ops.Attach, self._attach)
         self._serve(ops.Detach, self._detach)
         self._serve(ops.Send, self._send)
+        self._serve(ops.Cancel, self._cancel)
         self._serve(ops.Complete, self._complete)
         self._serve(ops.Cast, self._cast)
         self._serve(ops.Continue, self._continue)
@@ -311,6 +312,10 @@ class Broker:
         self._lines.send(session, attachment, line, lines=asked.lines)
         return ops.Sent(seq)
 
+    async def _cancel(self, client: ToolClient, asked: ops.Cancel) -> Nothing:
+        self._lines.cancel([self._attachment(client).session])
+        return Nothing()
+
     async def _complete(self, client: ToolClient, asked: ops.Complete) -> ops.Completions:
         key = self._attachment(client).session.key
         question = CompleteAtRank(key.actor, key.thread, asked.text)
@@ -348,9 +353,8 @@ class Broker:
         self._lines.cast(job, waiting, None, resume=True)
         return job.start()
 
-    async def _leave(self, client: ToolClient, asked: ops.Leave) -> Nothing:
-        self._jobs.leave(client, asked.job)
-        return Nothing()
+    async def _leave(self, client: ToolClient, asked: ops.Leave) -> ops.Left:
+        return ops.Left(self._jobs.leave(client, asked.job, cancel=asked.cancel))
 
 
 def _without_session(job: Job, selected: Selected, others: Collection[int]) -> None:

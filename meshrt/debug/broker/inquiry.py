@@ -7,14 +7,17 @@ work.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Collection
 
 from meshrt.debug.broker.jobs import Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.sessions import SessionTable, session_key
 from meshrt.debug.broker.stopping import running_of
 from meshrt.debug.operations import JobReport, Logs, Print
-from meshrt.debug.protocol import BUSY, STOPPED
-from meshrt.debug.rank_operations import Evaluate, Value
+from meshrt.debug.protocol import BUSY, STOPPED, SessionKey
+from meshrt.debug.rank_operations import CancelExpression, Evaluate, Value
+from meshrt.errors import MeshError
 from meshrt.hooks.facts import Answered, Gathered
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.facts import Facts
@@ -68,9 +71,18 @@ class Inquiry:
                         job.answer(key, group.kind, why_unanswered(group))
 
         if running:
-            evaluate = Evaluate(actor.name, asked.command, asked.expression, actor.label, asked.ranks, job.limit)
+            limit, number = job.limit, job.number
+            evaluate = Evaluate(actor.name, asked.command, asked.expression, actor.label, asked.ranks, limit, number)
+            evaluated = {session_key(actor, rank) for rank in running}
+            job.cancels.append(lambda: self._cancel(number, evaluated.intersection(job.pending())))
             self._services.gather({actor.mesh.mesh_id: running}, evaluate, _EVAL_SECONDS, report)
         return job.start()
+
+    def _cancel(self, number: int, keys: Collection[SessionKey]) -> int:
+        for key in keys:
+            with contextlib.suppress(MeshError):  # the rank has just ended
+                self._services.tell_rank(key.mesh_id, key.rank, CancelExpression(number))
+        return len(keys)
 
     # -- output --------------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,8 @@ class Job:
         #: The terminal no longer waits for the job: all further reports are dropped.
         self.left = False
         self._finished = False
+        #: What cancels its lines and expressions that still run, and returns their number.
+        self.cancels: list[Callable[[], int]] = []
 
     @property
     def shows_stops(self) -> bool:
@@ -233,12 +235,20 @@ class Jobs:
         job.number = table.add(job)
         return job
 
-    def leave(self, client: ToolClient, number: int) -> None:
-        """Drop job ``number`` of a terminal, which no longer waits for it; a number of another terminal is ignored."""
+    def leave(self, client: ToolClient, number: int, *, cancel: bool = False) -> int:
+        """Drop job ``number`` of a terminal, which no longer waits for it; a number of another terminal is ignored.
+
+        Args:
+            cancel: Cancel its lines and expressions that still run.
+        Returns:
+            The number of those.
+        """
         table = self._tables.get(client.id)
         job = table.remove(number) if table is not None else None
-        if job is not None:
-            job.left = True
+        if job is None:
+            return 0
+        job.left = True
+        return sum(ends() for ends in job.cancels) if cancel else 0
 
     def client_gone(self, client: ToolClient) -> None:
         """Drop all jobs of a terminal that has closed."""

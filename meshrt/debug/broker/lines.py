@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
 from meshrt.debug.protocol import BUSY, PDB_PROMPT, RUNNING, STEPPING
-from meshrt.debug.rank_operations import Input
+from meshrt.debug.rank_operations import CancelLine, Input
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import RootServices
 from meshrt.inspect.capping import TEXT_LIMIT
@@ -94,6 +95,15 @@ class Lines:
             except MeshError as error:  # the rank has just ended
                 self._lost(session, str(error))
 
+    def cancel(self, sessions: Iterable[Session]) -> int:
+        """Raise KeyboardInterrupt in the lines that run there, and return their number."""
+        busy = [session for session in sessions if session.state == BUSY]
+        for session in busy:
+            key = session.key
+            with contextlib.suppress(MeshError):  # the rank has just ended
+                self._services.tell_rank(key.mesh_id, key.rank, CancelLine(key.actor, key.thread, session.at.seq))
+        return len(busy)
+
     def cast(
         self,
         job: Job,
@@ -129,3 +139,4 @@ class Lines:
                 job.expect(session.key, label)
                 send.append(session)
         self._send(send, job, line, resume=resume, brief=not resume, limit=job.limit)
+        job.cancels.append(lambda: self.cancel(session for session in send if session.waiter is job))

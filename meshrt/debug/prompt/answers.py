@@ -71,6 +71,8 @@ class Answers:
         self.done = False
         #: The program has closed the connection: no more reports will come.
         self.lost = False
+        #: How many of the ranks that have not answered were told to cancel what they run.
+        self.cancelled = 0
 
     def add(self, report: JobReport) -> None:
         """Take in one report of a job."""

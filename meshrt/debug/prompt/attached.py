@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 
-from meshrt.debug.operations import AttachedReport, Detach, Send, Snapshot
+from meshrt.debug.operations import AttachedReport, Cancel, Detach, Send, Snapshot
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import prompt_of
@@ -20,7 +20,7 @@ __all__ = ["Attached"]
 #: Seconds until the mesh's prompt comes back if the rank does not stop: after a command, and after ``continue``.
 COMMAND_SECONDS = 10.0
 CONTINUE_SECONDS = 1.5
-#: Seconds after which a message says that the rank is still at work.
+#: Seconds after which a message says that the rank is still at work, or running, and what Ctrl-C does.
 HINT_SECONDS = 1.0
 
 
@@ -52,6 +52,8 @@ class Attached:
         #: The last line failed.
         self._failed = False
         self._how = ""
+        #: The rank is at work on a line: it has neither answered nor been resumed.
+        self._busy = snapshot.session == BUSY
         host = f" ({snapshot.host})" if snapshot.host else ""
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
         self._text(snapshot.text, self._prompt)
@@ -144,6 +146,7 @@ class Attached:
         except KeyboardInterrupt:
             self._leave_it()
             return False
+        self._busy = True
         self._follow(COMMAND_SECONDS)
         return not self._failed
 
@@ -159,33 +162,49 @@ class Attached:
         }
 
     def _follow(self, seconds: float) -> None:
-        """Wait for the rank's next prompt; after ``seconds``, or Ctrl-C, go back to the mesh's prompt."""
+        """Wait for the rank's next prompt; after ``seconds``, go back to the mesh's prompt.
+
+        Ctrl-C cancels the line that runs there. Where none runs, and the second time, it goes back at once.
+        """
+        try:
+            try:
+                self._wait(seconds, "is at work; Ctrl-C cancels the line")
+            except KeyboardInterrupt:
+                if not (self.here and self._busy):
+                    raise
+                self._say("\n")
+                self._client.ask(Cancel())
+                self._wait(COMMAND_SECONDS, "has not ended the line; Ctrl-C returns to the mesh's prompt")
+        except KeyboardInterrupt:
+            self._leave_it()
+        except MeshError as error:  # another terminal has taken the rank over: `drain` says that
+            self._say(escaped(str(error)) + "\n")
+
+    def _wait(self, seconds: float, at_work: str) -> None:
         start = time.monotonic()
         limit = start + seconds
         hinted = not self._terminal.interactive
-        try:
-            while self.here:
-                now = time.monotonic()
-                until = limit if hinted else min(limit, start + HINT_SECONDS)
-                try:
-                    event = self._client.attached.get(timeout=max(0.0, until - now))
-                except queue.Empty:
-                    if time.monotonic() < limit:
-                        hinted = True
-                        self._say(f"[{self.name} is at work; Ctrl-C returns to the mesh's prompt]\n")
-                        continue
-                    self.pushed_out = True
-                    self.leave(f"{self.name} is running; its next stop will be announced")
-                    return
-                self._take(event)
-                if event is None:
+        while self.here:
+            until = limit if hinted else min(limit, start + HINT_SECONDS)
+            try:
+                event = self._client.attached.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                if time.monotonic() < limit:
+                    hinted = True
+                    state = at_work if self._busy else "is running; Ctrl-C returns to the mesh's prompt"
+                    self._say(f"[{self.name} {state}]\n")
                     continue
-                if event.kind == "stopped" and event.seq > self._seq:
-                    return
-                if event.kind == "resumed":
-                    limit = time.monotonic() + (CONTINUE_SECONDS if event.how == "continue" else COMMAND_SECONDS)
-        except KeyboardInterrupt:
-            self._leave_it()
+                self.pushed_out = True
+                state = f"at work on the line (`interrupt {self.name}` cancels it)" if self._busy else "running"
+                self.leave(f"{self.name} is {state}; its next stop will be announced")
+                return
+            self._take(event)
+            if event is None:
+                continue
+            if event.kind == "stopped" and event.seq > self._seq:
+                return
+            if event.kind == "resumed":
+                limit = time.monotonic() + (CONTINUE_SECONDS if event.how == "continue" else COMMAND_SECONDS)
 
     def _leave_it(self) -> None:
         self._say("\n")
@@ -198,6 +217,7 @@ class Attached:
             return
         match event.kind:
             case "stopped":
+                self._busy = False
                 self._endpoint = event.endpoint  # another one, if several calls run in turns
                 self._prompt = event.prompt
                 self._reason = event.reason
@@ -206,6 +226,7 @@ class Attached:
             case "printed":
                 self._say(escaped(event.text))
             case "resumed":
+                self._busy = False
                 self._how = event.how
                 self._text(event.text, "")
             case "ended" | "gone" | "stolen":

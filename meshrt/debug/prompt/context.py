@@ -82,7 +82,11 @@ def told(answers: Answers, arguments: Arguments, *, late: str = "", again: bool 
     every = bool(arguments.get("verbose", True))  # commands without -v show every answer
     text = answers.text(every=every, against=against, most=LINES if again and not every else None)
     if answers.unanswered and (late or answers.lost):
-        text += ("\n" if text else "") + f"{answers.pending()}: {'the program is gone' if answers.lost else late}"
+        if answers.lost:
+            late = "the program is gone"
+        elif answers.cancelled:  # the others step
+            late = "cancelled" if answers.cancelled == answers.unanswered else f"{answers.cancelled} cancelled; {late}"
+        text += ("\n" if text else "") + f"{answers.pending()}: {late}"
     failed = answers.ranks("gone", "silent", "refused", "held", "busy", "blocked") or answers.errors()
     # A rank that had to be stopped and is stopped already counts as reached.
     reached = bool(answers.sent) or bool(answers.ranks("stopped"))

@@ -255,13 +255,16 @@ class Repl:
         self._leaving = True
 
     def collect(self, first: JobReport) -> Answers:
-        """Gather the answers of a job, for at most `ANSWER_SECONDS`. Ctrl-C stops waiting for the rest."""
+        """Gather the answers of a job, for at most `ANSWER_SECONDS`.
+
+        Ctrl-C ends the wait, and cancels lines and expressions of the job that still run.
+        """
         answers = Answers()
         answers.add(first)
         job = first.job
         reports = self.client.reports(job)
         start = time.monotonic()
-        hinted = False
+        hinted = cancel = False
         try:
             while not answers.done:
                 limit = start + (ANSWER_SECONDS if hinted else HINT_SECONDS)
@@ -272,18 +275,19 @@ class Repl:
                         break
                     hinted = True
                     if self.terminal.interactive:
-                        self._say(f"{answers.pending()}; Ctrl-C to leave them")
+                        self._say(f"{answers.pending()}; Ctrl-C ends the wait")
                     continue
                 if report is None:
                     break
                 answers.add(report)
         except KeyboardInterrupt:
+            cancel = True
             self._say("")
         finally:
             self.client.forget(job)
         answers.lost = self.client.closed()
         if not answers.done and not self.client.closed():
-            self.client.ask(Leave(job))
+            answers.cancelled = self.client.ask(Leave(job, cancel)).cancelled
         return answers
 
     # -- completion ----------------------------------------------------------------------------------------------------

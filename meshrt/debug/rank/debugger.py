@@ -32,6 +32,8 @@ from meshrt.debug.rank_operations import (
     Accepted,
     BreakHits,
     BreakStates,
+    CancelExpression,
+    CancelLine,
     CompleteAtRank,
     Evaluate,
     Input,
@@ -233,6 +235,11 @@ class RankDebugger:
         session = self._sessions.named(answer.actor, answer.thread)
         return Accepted(session is not None and session.feed(answer))
 
+    def cancel_line(self, asked: CancelLine) -> Accepted:
+        """Raise KeyboardInterrupt in a line that runs."""
+        session = self._sessions.named(asked.actor, asked.thread)
+        return Accepted(session is not None and self._interrupts.cancel_line(session, asked.seq))
+
     def interrupt(self, asked: InterruptRank) -> Grouped[Interrupted, None]:
         """Request that an actor stops where it is."""
         self._mind_exits(coming=True)
@@ -325,7 +332,9 @@ class RankDebugger:
         services.serve(ReadHits, self.hits)
         services.serve(SetModes, self.set_post_mortem)
         services.serve(CompleteAtRank, self.complete)
+        services.serve(CancelLine, self.cancel_line)
         services.serve_later(Evaluate, self._evaluator.evaluate)
+        services.serve(CancelExpression, self._evaluator.cancel)
         hooks.endpoint_error.append(self.endpoint_error)
         hooks.variables.append(lambda: variables_of(self._sessions))
         hooks.signalled.append(self.signalled)

@@ -19,7 +19,8 @@ from meshrt.debug.rank.by_value import named_by_value
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.shared import within_limit
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank_operations import Evaluate, Value
+from meshrt.debug.rank.suspended import may_break, raise_in, runs_lines, take_back
+from meshrt.debug.rank_operations import Accepted, CancelExpression, Evaluate, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import ActorState
 from meshrt.hooks.operations import Answers, Grouped
@@ -33,10 +34,29 @@ __all__ = ["Evaluator", "namespace_of"]
 
 #: Most expressions that run or hang in a rank; further ones are refused.
 _HANGING_MAX = 64
+#: Pause until an expression is looked at again that could not be interrupted: the first and the longest, seconds.
+_RETRY_SECONDS = 0.01
+_RETRY_MAX_SECONDS = 0.5
+
+
+class _Expression:
+    """One evaluation, and what has come of it: an interrupt, if nothing else."""
+
+    def __init__(self, asked: Evaluate) -> None:
+        self.asked = asked
+        #: Of its thread, once that runs.
+        self.ident = 0
+        self.begun = False
+        #: KeyboardInterrupt was raised in it from outside.
+        self.broken = False
+        self.output = _Output()
+        self.text = KeyboardInterrupt.__name__
+        self.facts: Facts | None = None
+        self.failed = True
 
 
 class Evaluator:
-    """Serves ``debug.eval``.
+    """Evaluates and cancels.
 
     Args:
         quiet: Idents of threads in which breakpoints are ignored.
@@ -46,7 +66,7 @@ class Evaluator:
         self._services = services
         self._sources = sources
         self._quiet = quiet
-        self._running = 0
+        self._running: set[_Expression] = set()
         self._lock = threading.Lock()
 
     def evaluate(self, asked: Evaluate, answer: Answers[Grouped[Value, Facts]]) -> None:
@@ -65,43 +85,72 @@ class Evaluator:
         if command not in _COMMANDS:
             raise MeshError(f"{command!r} cannot be asked of a running actor; {', '.join(_COMMANDS)} can")
         with self._lock:
-            if self._running >= _HANGING_MAX:
-                raise MeshError(f"{self._running} expressions have not ended on this rank; no more are taken")
-            self._running += 1
+            if len(self._running) >= _HANGING_MAX:
+                raise MeshError(f"{len(self._running)} expressions have not ended on this rank; no more are taken")
+            expression = _Expression(asked)
+            self._running.add(expression)
         try:
-            RuntimeThread(target=self._run, args=(actor, asked, answer), name="meshrt-eval", daemon=True).start()
+            RuntimeThread(target=self._run, args=(actor, expression, answer), name="meshrt-eval", daemon=True).start()
         except (RuntimeError, MemoryError) as error:  # the system's limit of threads
-            self._ended()
+            self._end(expression)
             reason = str(error) or type(error).__name__
             raise MeshError(f"this rank cannot start a thread for the expression: {reason}") from None
 
-    def _ended(self) -> None:
-        with self._lock:
-            self._running -= 1
+    def cancel(self, asked: CancelExpression) -> Accepted:
+        """Raise KeyboardInterrupt in an expression, once C code returns there. On the control thread."""
+        found = [expression for expression in list(self._running) if expression.asked.number == asked.number]
+        for expression in found:
+            self._break(expression, _RETRY_SECONDS)
+        return Accepted(bool(found))
 
-    def _run(self, actor: ActorState, asked: Evaluate, answer: Answers[Grouped[Value, Facts]]) -> None:
-        self._quiet.add(threading.get_ident())
-        output = _Output()
-        facts: Facts | None = None
-        error = False
+    def _break(self, expression: _Expression, pause: float) -> None:
+        with self._lock:
+            if expression not in self._running or expression.broken:
+                return
+            if may_break(sys._current_frames().get(expression.ident)):
+                expression.broken = True
+                raise_in(expression.ident, KeyboardInterrupt)
+                return
+        again = min(2 * pause, _RETRY_MAX_SECONDS)
+        self._services.call_later(pause, lambda: self._break(expression, again))
+
+    def _end(self, expression: _Expression) -> None:
+        with self._lock:
+            self._running.discard(expression)
+            if expression.broken:
+                take_back()
+
+    def _run(self, actor: ActorState, expression: _Expression, answer: Answers[Grouped[Value, Facts]]) -> None:
+        ident = expression.ident = threading.get_ident()
+        self._quiet.add(ident)
         try:
-            with routed(output):
-                text, facts = self._show(actor, asked)
-        except BaseException as problem:  # sys.exit() in an expression ends the expression
-            text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
-            if type(problem) is NameError:
-                how = _how_to_stop(actor, asked.label, asked.ranks)
-                text += f" (it runs: {_known_to(actor)} are known; for locals: {how})"
-        finally:
-            self._quiet.discard(threading.get_ident())
-            self._ended()
+            self._work(actor, expression)
+        except KeyboardInterrupt:  # it was broken when it had just ended: that comes once
+            self._work(actor, expression)
+        self._quiet.discard(ident)
         if actor.loop is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 # What the loop waits for may be there now; a change by another thread does not wake it.
                 actor.loop.call_soon_threadsafe(_nothing)
-        limit = within_limit(asked.limit)
-        answer(Grouped(Value(cap(output.text + text, limit), error), within(facts, limit)), "")
+        limit = within_limit(expression.asked.limit)
+        text = cap(expression.output.text + expression.text, limit)
+        answer(Grouped(Value(text, expression.failed), within(expression.facts, limit)), "")
 
+    def _work(self, actor: ActorState, expression: _Expression) -> None:
+        if not expression.begun:
+            expression.begun = True
+            try:
+                with routed(expression.output):
+                    expression.text, expression.facts = self._show(actor, expression.asked)
+                expression.failed = False
+            except BaseException as problem:  # sys.exit() in an expression ends the expression
+                expression.text = f"{type(problem).__name__}: {safe_text(problem, str)}".removesuffix(": ")
+                if type(problem) is NameError:
+                    how = _how_to_stop(actor, expression.asked.label, expression.asked.ranks)
+                    expression.text += f" (it runs: {_known_to(actor)} are known; for locals: {how})"
+        self._end(expression)
+
+    @runs_lines
     def _show(self, actor: ActorState, asked: Evaluate) -> tuple[str, Facts | None]:
         command, expression = asked.command, asked.expression
         namespace = namespace_of(actor)

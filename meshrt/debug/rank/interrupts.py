@@ -124,9 +124,7 @@ class Interrupts:
         session = self._sessions.of_thread(ident) if ident is not None else None
         if session is not None and ident is not None and session.running:
             where = f"at work on a line, {session.place()}"
-            if ident == threading.main_thread().ident:
-                self._line = session.running
-            self._break_line(session, ident, session.running, _RETRY_SECONDS)
+            self.cancel_line(session, session.running)
             return Interrupted("asked", where)
         if session is not None and session.stopped:
             return Interrupted("stopped", str(session.place()))
@@ -152,6 +150,15 @@ class Interrupts:
                 )
             self._reach(ask, ident, actor.loop)
         return Interrupted("asked", where)
+
+    def cancel_line(self, session: RankSession, line: int) -> bool:
+        """Raise KeyboardInterrupt in the line that has answered prompt ``line``. Returns False if it does not run."""
+        if not line or session.running != line:
+            return False
+        if session.ident == threading.main_thread().ident:
+            self._line = line
+        self._break_line(session, session.ident, line, _RETRY_SECONDS)
+        return True
 
     def withdraw(self, withdrawn: WithdrawInterrupt) -> None:
         """Drop the request for the thread of an actor, unless it is being carried out."""

@@ -61,6 +61,16 @@ def test_a_job_that_is_done_was_not_left(root: FakeRoot) -> None:
     assert not job.left
 
 
+def test_who_ends_the_wait_cancels_what_still_runs(root: FakeRoot) -> None:
+    made, me = Jobs(root), FakeTerminal()
+    one, other = expecting(made, me, 0), expecting(made, me, 1)
+    for job in (one, other):
+        job.cancels += [lambda: 2, lambda: 1]
+    assert made.leave(me, one.number) == 0
+    assert made.leave(me, one.number, cancel=True) == 0  # it was left
+    assert made.leave(me, other.number, cancel=True) == 3
+
+
 def test_long_results_are_sent_in_several_reports(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "REPORT_CHARACTERS", 10)
     me = FakeTerminal()

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from meshrt.debug.rank.evaluate import _HANGING_MAX
-from meshrt.debug.rank_operations import BreakSpec, Evaluate, SetBreaks, Value
+from meshrt.debug.rank_operations import BreakSpec, CancelExpression, Evaluate, SetBreaks, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Grouped
@@ -20,23 +20,57 @@ from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import WAIT, FakeRank
 
+Answers = queue.Queue[Grouped[Value, Body] | None]
+
 
 class Thing:
     def __init__(self) -> None:
         self.size = 5
+        self.begun = threading.Event()
+
+    def endless(self) -> None:
+        self.begun.set()
+        while True:
+            pass
 
 
 def evaluate(rank: FakeRank, expression: str, **more: Any) -> Value:
     """Evaluate an expression in an actor that is there."""
+    _, answers = begin(rank, expression, **more)
+    return value(answers)
+
+
+def begin(rank: FakeRank, expression: str, **more: Any) -> tuple[Thing, Answers]:
     rank.services.calls.setdefault(0, rank.debugger._sessions.call_of_thread())
     actor = rank.services.calls[0].actor
-    rank.services.instances[actor] = Thing()
-    answers: queue.Queue[Grouped[Value, Body] | None] = queue.Queue()
+    thing = rank.services.instances[actor] = Thing()
+    answers: Answers = queue.Queue()
     asked = Evaluate(actor, "p", expression, **more)
     rank.debugger._evaluator.evaluate(asked, lambda answer, error: answers.put(answer))
+    return thing, answers
+
+
+def value(answers: Answers) -> Value:
     answer = answers.get(timeout=WAIT)
     assert answer is not None
     return answer.same
+
+
+def test_the_expression_that_is_named_is_cancelled(rank: FakeRank) -> None:
+    threads = threading.active_count()
+    first, second = begin(rank, "self.endless()", number=1), begin(rank, "self.endless()", number=2)
+    for thing, _ in (first, second):
+        assert thing.begun.wait(WAIT)
+    evaluator = rank.debugger._evaluator
+    assert not evaluator.cancel(CancelExpression(3)).accepted
+    assert evaluator.cancel(CancelExpression(2)).accepted
+    assert value(second[1]) == Value("KeyboardInterrupt", error=True)
+    assert first[1].empty()
+    assert not evaluator.cancel(CancelExpression(2)).accepted
+    assert evaluator.cancel(CancelExpression(1)).accepted
+    assert value(first[1]) == Value("KeyboardInterrupt", error=True)
+    assert evaluate(rank, "self.size") == Value("5", error=False)
+    assert threading.active_count() <= threads + 1  # the one that has just answered
 
 
 @pytest.mark.parametrize("text", ["", "plain", "größe \U0001f600", "x" * TEXT_LIMIT])
