@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from meshrt.selection import counted
 from meshrt.transport.connecting import peer_address
-from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, is_left_out
+from meshrt.transport.dropping import EVENT_BYTES, LOG_BYTES, WAIT_BYTES, Dropped, is_left_out
 from meshrt.transport.link import Link
 from meshrt.transport.liveness import AGENT_SECONDS, LOOK_SECONDS, Silence
 from meshrt.wire.addresses import Port
@@ -20,8 +20,6 @@ from meshrt.wire.tree import DroppedOfRanks, Output, Warn
 
 __all__ = ["RootGoneError", "RootLink"]
 
-#: Bytes of output that may wait for a root that does not read; beyond, lines go to the files only.
-_OUTPUT_LIMIT = 4 << 20
 #: Bytes of output in one message, and lines.
 _OUTPUT_BATCH = 512 << 10
 _LINES_BATCH = 2000
@@ -109,8 +107,8 @@ class RootLink:
             self.tell(message)
 
     def output(self, address: Address, err: bool, lines: list[tuple[str, str]]) -> None:
-        """Send lines that a rank has printed, unless too many wait already."""
-        if self._link.backlog_bytes > _OUTPUT_LIMIT:
+        """Send lines that a rank has printed; if too many wait, they are in the files only."""
+        if self._link.backlog_bytes > LOG_BYTES:
             self._dropped += len(lines)
             return
         batch: list[tuple[str, str]] = []

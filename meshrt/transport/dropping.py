@@ -3,7 +3,7 @@
 A stopped process reads nothing, while its peers go on. Three kinds of messages go up the control tree:
 
 * **May be left out**, and are counted: events that repeat while the peer does not read (`DROPPABLE`). The first ones
-  are kept, as they show the cause. Log records, of which there are most, leave room for the others.
+  are kept, as they show the cause. Log records and printed lines, of which there are most, leave room for the others.
 * **Only the latest counts**: whether a rank answers. It replaces the one before (`meshrt.host.rootlink`).
 * **Never lost**: the end of a rank, answers, requests, and events that change a state. Each answers a request of the
   peer, or is sent once; where code could repeat it without end, its thread waits for the peer to read.
@@ -18,7 +18,7 @@ from typing import TypeGuard
 from meshrt.wire.control import Message
 from meshrt.wire.tree import Event
 
-__all__ = ["DROPPABLE", "EVENT_BYTES", "QUESTION_BYTES", "WAIT_BYTES", "Dropped", "is_left_out"]
+__all__ = ["DROPPABLE", "EVENT_BYTES", "LOG_BYTES", "QUESTION_BYTES", "WAIT_BYTES", "Dropped", "is_left_out"]
 
 #: Events that may be left out, and their names in messages to the user.
 DROPPABLE: Mapping[str, str] = {
@@ -30,8 +30,8 @@ DROPPABLE: Mapping[str, str] = {
 }
 #: Bytes that may wait for a peer before such events are left out.
 EVENT_BYTES = 4 << 20
-#: ... and before log records are.
-_LOG_BYTES = EVENT_BYTES // 2
+#: ... and before log records and printed lines are.
+LOG_BYTES = EVENT_BYTES // 2
 #: ... and before the sender of anything else waits.
 WAIT_BYTES = 32 << 20
 #: Bytes waiting for a peer above which no more questions are sent: those to a suspended process would pile up.
@@ -42,7 +42,7 @@ _COUNT_MAX = (1 << 63) - 1
 
 def is_left_out(message: Message, waiting: int) -> TypeGuard[Event]:
     """Whether a message is not sent to a peer for which ``waiting`` bytes wait."""
-    if waiting <= _LOG_BYTES or not isinstance(message, Event):
+    if waiting <= LOG_BYTES or not isinstance(message, Event):
         return False
     return message.ev == "log" or (waiting > EVENT_BYTES and message.ev in DROPPABLE)
 

@@ -108,6 +108,18 @@ def test_log_records_leave_room_for_events_that_are_rarer(ends: Ends) -> None:
     assert told[-1]["ranks"] == [[*ADDRESS, {"log": 1000 - kept["log"]}]]
 
 
+def test_printed_lines_leave_room_for_events(ends: Ends) -> None:
+    for _ in range(1000):
+        ends.link.output(ADDRESS, False, [("", LARGE)])
+    assert ends.waiting < EVENT_BYTES
+    ends.pass_on(Event("failure.record", {"text": LARGE}))
+    told = [message for _, message in ends.read()]
+    printed = sum(len(message["lines"]) for message in told if message["t"] == "output")
+    assert [message["ev"] for message in told if message["t"] == "ev"] == ["failure.record"]
+    assert 0 < printed < 1000
+    assert told[-1]["text"] == f"{1000 - printed} lines of output came too fast: see the files"
+
+
 def test_a_count_that_is_too_large_for_a_message_costs_the_agent_nothing(ends: Ends) -> None:
     """A rank may claim that it has left out as many events as a message can say, again and again."""
     while not ends.waiting:
