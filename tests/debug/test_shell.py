@@ -70,6 +70,7 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
     result = mesh.slice(hosts=0).work.call()
     with person() as me, another_program() as other:
         me.wait("debugee", "ranks(hosts=0)")
+        me.until("status", "debugee 2-3: idle")
         os.kill(pids[3], signal.SIGKILL)
         with pytest.raises(SupervisionError):
             mesh.slice(hosts=1, gpus=1).pid.call_one().get(WAIT)
@@ -84,15 +85,15 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         silent = next(program for program in record["programs"] if program["pid"] == other.pid)
         assert silent["problem"].startswith("does not answer: stopped by a signal; kill -CONT")
         first, second = own(record)["meshes"]
-        assert (first["states"], first["actors"]) == ({"stopped": 2, "running": 1, "dead": 1}, ["debugee"])
-        assert (second["states"], second["alive"]) == ({"running": 1}, 1)  # no actor: no row
+        assert (first["states"], first["actors"]) == ({"stopped": 2, "idle": 1, "dead": 1}, ["debugee"])
+        assert (second["states"], second["alive"]) == ({"idle": 1}, 1)  # no actor: no row
         rows = {row["rank"]: row for row in own(record)["rows"]}
         assert [rows[rank]["pid"] for rank in range(3)] == pids[:3]
         assert rows[1]["coords"] == {"hosts": 0, "gpus": 1}, "those of the mesh, not of the slice that was called"
         assert all(1 << 20 < rows[rank]["rss"] < 1 << 32 for rank in range(3))
         assert rows[3]["rss"] == 0
         line = next(line for line in shown.splitlines() if f" {os.getpid()} " in line)
-        assert "5: 2 running, 2 stopped, 1 dead" in line
+        assert "5: 2 idle, 2 stopped, 1 dead" in line
         assert "{hosts=2,gpus=2} debugee" in line
         # Of some ranks: a program that has none of them is not what was asked for.
         assert own(ps("--ranks", "stopped & gpus=1"))["meshes"][0]["states"] == {"stopped": 1}
@@ -114,14 +115,15 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
     debugee = proc_mesh(n=4, engine=LocalEngine(agents=2)).spawn("debugee", Debugee).get(WAIT)
     proc_mesh(n=1, name="idle", engine=LocalEngine(agents=1)).initialized.get(WAIT)
     agent = psutil.Process(debugee.pid.call().get(WAIT).values()[2]).ppid()
+    every = [{"idle": 4}, {"idle": 1}]
+    wait_until(lambda: [mesh["states"] for mesh in own(ps())["meshes"]] == every, WAIT)
     with paused(agent):
         of_both, idle = own(ps())["meshes"]
-        assert (of_both["states"], of_both["silent"]) == ({"running": 2, "not-answering": 2}, {why: [2, 3]})
-        assert (idle["states"], idle["silent"]) == ({"running": 1}, {})
-        assert f"5: 3 running, 2 not-answering ({why}: they may run)" in meshrt("ps", *PATIENT)
+        assert (of_both["states"], of_both["silent"]) == ({"idle": 2, "not-answering": 2}, {why: [2, 3]})
+        assert (idle["states"], idle["silent"]) == ({"idle": 1}, {})
+        assert f"5: 3 idle, 2 not-answering ({why}: they may run)" in meshrt("ps", *PATIENT)
         shown = meshrt("ps", *PATIENT, "-v", "--ranks", "not-answering")
         assert f"not answering: 2-3 ({why})" in shown and "running" not in shown
-    every = [{"running": 4}, {"running": 1}]
     # On a busy machine the agent, which has been stopped, may take more than one question.
     wait_until(lambda: [mesh["states"] for mesh in own(ps())["meshes"]] == every, WAIT)
 

@@ -44,7 +44,7 @@ def refusal(me: Person, line: str) -> str:
 @pytest.mark.usefixtures("mesh")
 def test_a_person_sees_an_actor_where_it_lives() -> None:
     with person() as me:
-        me.until("status", "everywhere 0-3: running", "head 0,2: running", "stages 1,3: running")
+        me.until("status", "everywhere 0-3: idle", "head 0,2: idle", "stages 1,3: idle")
         assert me("p head type(self).__name__") == "[0,2] 'Debugee'\n" and me.ok
         assert me("p stages ranks(pp=1) 1") == me("p stages ranks(hosts=1) 1") == "[3] 1\n"
         assert "pp" in me("names").partition("dimensions: ")[2]

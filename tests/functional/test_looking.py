@@ -108,7 +108,7 @@ def test_a_command_that_only_looks_does_not_load_the_debugger() -> None:
 
         run = ("-p", str(program.pid))
         assert not loaded_by("where", *run, shown="2 ranks of")
-        assert not loaded_by("list", "all", *run, shown="running")
+        assert not loaded_by("list", "all", *run, shown="Actor Name")
         assert not loaded_by("status", *run, shown="nothing is stopped")
         assert not loaded_by("names", *run, shown="idle")
         assert not loaded_by("completion", "bash", "where", *run, "", shown="idle")
@@ -184,12 +184,16 @@ def test_a_stopped_process_has_one_word_in_every_tool() -> None:
             top, memory = connection.ask(Look(), WAIT), connection.ask(LookAtMemory(), WAIT)
             return [words(top.ranks), words(memory.ranks)]
 
+        def listed() -> list[tuple[str, str]]:
+            return words(connection.ask(ListRanks(state="all"), WAIT).rows)
+
+        wait_until(lambda: listed() == [("idle", "")] * 2, WAIT)
         with paused(mesh.pids[1]):
             # The kernel tells of it before any question times out.
-            stopped = [("running", ""), ("not-answering", silence("stopped"))]
+            stopped = [("idle", ""), ("not-answering", silence("stopped"))]
             assert seen() == [stopped, stopped]
             # Its agent reports it when it has asked the rank.
-            wait_until(lambda: words(connection.ask(ListRanks(state="all"), WAIT).rows) == stopped, WAIT)
+            wait_until(lambda: listed() == stopped, WAIT)
             assert seen() == [stopped, stopped]
     finally:
         connection.close()

@@ -134,7 +134,7 @@ def test_the_screens_of_browsers(planted: Planted) -> None:
             asyncio.timeout(WAIT),
         ):
             shown = b""
-            while b"1 running" not in shown:
+            while b"1 idle" not in shown:
                 shown += (await screen.receive()).data
 
     program = f"import sys\nsys.path.append({str(ROOT)!r})\nfrom meshrt import proc_mesh\n"

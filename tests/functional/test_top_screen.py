@@ -207,7 +207,7 @@ def test_at_a_terminal_and_without_one() -> None:
     )
     with another_program(code) as program:
         with screen("-m", "meshrt", "top", str(program.pid), "--ranks", "n=1") as top:
-            top.sees_all("1 rank: 1 running", "selected: n=1", "Look into rank")
+            top.sees_all("1 rank: 1 idle", "selected: n=1", "Look into rank")
             top.child.send("q")
             top.ends()
             assert top.code == 0

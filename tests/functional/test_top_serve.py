@@ -103,7 +103,7 @@ def test_a_browser_that_knows_the_address(served: Served) -> None:
                 asyncio.timeout(WAIT),
             ):
                 shown = b""
-                while not all(text in shown for text in (b"1 running", f"pid {served.program}".encode())):
+                while not all(text in shown for text in (b"1 idle", f"pid {served.program}".encode())):
                     shown += (await screen.receive()).data
 
     asyncio.run(browse())

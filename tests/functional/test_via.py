@@ -39,11 +39,12 @@ def test_every_kind_of_command() -> None:
     pending = mesh.slice(hosts=0).work.call()
     with person() as me:
         me.wait("debugee", "ranks(hosts=0)")
+        me.until("status", "debugee 2-3: idle")
         record = json.loads(meshrt("ps", "--json"))
         (program,) = record["programs"]
         assert (program["pid"], program["problem"]) == (os.getpid(), "")
         run = program["program"]
-        assert "2 running, 2 stopped" in meshrt("ps", run)
+        assert "2 idle, 2 stopped" in meshrt("ps", run)
         assert "stopped in the debugger" in meshrt("where", "debugee")
         assert "debugee 0-1" in meshrt("debug", "-c", "p debugee ranks(hosts=0) 6 * 7", "-c", "status").replace(
             "[0-1]", "debugee 0-1"

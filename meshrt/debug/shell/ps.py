@@ -25,7 +25,7 @@ from meshrt.inspect.operations import Listing, ListRanks, MeshStatus, ProgramSta
 from meshrt.inspect.programs import choose, command_of
 from meshrt.inspect.survey import Found, survey
 from meshrt.inspect.waittext import unread_lines, wait_lines
-from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
+from meshrt.program.words import DEAD, IDLE, NOT_ANSWERING, WORST_FIRST, silence
 from meshrt.selection import fold_ranks
 from meshrt.show.records import PS, Recorder
 from meshrt.show.status import ExitCode
@@ -128,7 +128,7 @@ class _Answer:
                 known = counts.setdefault(mesh.mesh, Counter())
                 idle = mesh.alive - (known.total() - known[DEAD])
                 if idle > 0:
-                    known[RUNNING] += idle
+                    known[IDLE] += idle
         return counts
 
 

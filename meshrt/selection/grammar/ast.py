@@ -30,7 +30,7 @@ __all__ = [
     "disjunction",
 ]
 
-STATE_WORDS = ("running", "stopped", "post-mortem", "blocked", "dead", "not-answering")
+STATE_WORDS = ("running", "idle", "stopped", "post-mortem", "blocked", "dead", "not-answering")
 
 Span = tuple[int, int]  # (start, end) offsets in the parsed text
 

@@ -22,6 +22,7 @@ __all__ = ["STATE_STYLES", "RankTable"]
 
 STATE_STYLES = {
     "running": Style(color="green"),
+    "idle": Style(dim=True),
     "blocked": Style(color="yellow"),
     "stopped": Style(color="cyan", bold=True),
     "post-mortem": Style(color="magenta", bold=True),

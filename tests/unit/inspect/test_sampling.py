@@ -209,11 +209,16 @@ def test_only_changes_are_told() -> None:
         for _ in range(3):
             inspector.pulse()
         assert len(events) == 1
-        worker.call = None
+        call, worker.call = worker.call, None
+        told = []
+        for _ in range(3):  # idle is what has been so for a whole pulse
+            inspector.pulse()
+            told.append([event.state for event in events[1:]])
+        assert told == [["running"], ["running", "idle"], ["running", "idle"]]
+    with worker.at(worker.wait):
+        worker.call = call
         inspector.pulse()
-        assert [event.state for event in events] == ["blocked", "idle"]
-        inspector.pulse()
-        assert len(events) == 2
+        assert [event.state for event in events[3:]] == ["running"]
 
 
 def test_who_waits_for_fewer_tells_so_though_it_stands_where_it_stood() -> None:

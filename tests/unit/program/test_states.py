@@ -30,6 +30,10 @@ def test_the_first_thing_that_is_known_tells() -> None:
     assert state_of(MESH, 0, Stop(place=HERE), HELD, BLOCKED) == HELD
     assert state_of(MESH, 0, activity=BLOCKED) == BLOCKED
     assert state_of(MESH, 0) == State("running", 100.0)
+    idle = State("idle", 130.0)
+    assert state_of(MESH, 0, activity=idle) == idle
+    assert state_of(MESH, 0, Stop(place=HERE, resumed=150.0), activity=idle) == State("running", 150.0)
+    assert idle.is_in("running") and idle.is_in("idle") and not State("running").is_in("idle")
 
 
 def test_a_rank_runs_since_it_was_resumed_or_seen_to_go_on() -> None:
