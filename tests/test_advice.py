@@ -1,12 +1,14 @@
 """What texts of this project advise to install: nothing but this project and what it requires.
 
 Every file that people read is searched for the commands of installers. A name that is not in pyproject.toml may be that
-of somebody else's package, or become that: on an index anybody can take it.
+of somebody else's package, or become that: on an index anybody can take it. And what the pages show of the `meshrt`
+command is something that it understands.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from typing import Any
 
 import pytest
 
+from meshrt.commandline.command import Offer
+from meshrt.commandline.table import COMMANDS
+from meshrt.errors import MeshError
 from tests.support.programs import ROOT
 
 __all__: list[str] = []
@@ -145,6 +150,53 @@ def test_the_name_of_the_distribution_is_said_in_one_place() -> None:
     name = PROJECT["name"]
     saying = {path.relative_to(ROOT).as_posix() for path in texts() if name in path.read_text("utf-8")}
     assert saying == {"pyproject.toml", "README.md", "CHANGELOG.md"}
+
+
+#: A line that is typed: behind a prompt, or as inline code. Assignments, launchers and the like may be in front.
+_TYPED = re.compile(r"^\$ (?:.*?[ /])?(?:-m )?meshrt(\.debug)?(?: (?P<rest>.+))?$", re.MULTILINE)
+_INLINE = re.compile(r"`(?:-m )?meshrt (?P<rest>[a-z][^`\n]*)`")
+#: What a shell ends a command with.
+_END = re.compile(r"\s+(?:#|[|&;>]).*$")
+
+
+def problem_of_line(module: str | None, rest: str | None) -> str:
+    """Return what `meshrt` says to a line that pages show, or ""."""
+    words = [*(["debug"] if module else []), *shlex.split(_END.sub("", rest or ""))] or ["help"]
+    try:
+        COMMANDS.parse_words(words, Offer.SHELL)
+    except MeshError as error:
+        return f"{rest}: {error}"
+    return ""
+
+
+def test_lines_that_pages_show_are_understood() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    typed = [(page.name, match) for page in pages for match in _TYPED.finditer(page.read_text("utf-8"))]
+    found = [(name, problem) for name, match in typed if (problem := problem_of_line(match[1], match["rest"]))]
+    assert len(typed) > 40 and not found, "\n".join(map(str, found))
+    # What is said of a command need not have all arguments; it has to exist.
+    texts = [
+        page.read_text("utf-8") for page in pages if page.name != "design.md"
+    ]  # which tells what is not there, too
+    named = {match["rest"].split()[0] for text in texts for match in _INLINE.finditer(text)}
+    assert len(named) > 15 and sorted(name for name in named if COMMANDS.get(name) is None) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("$ meshrt where                 # from another terminal", ""),
+        ("$ torchrun --standalone -m meshrt run ddp.py --lr 1", ""),
+        ("$ .venv/bin/python -m meshrt.debug", ""),
+        ("$ python -m meshrt.debug --nothing", "--nothing"),
+        ("$ MESHRT_RUNS=/x /env/bin/meshrt ps | less", ""),
+        ("$ meshrt were", "no command 'were'"),
+    ],
+)
+def test_lines_that_are_typed_are_found_and_judged(line: str, wrong: str) -> None:
+    match = _TYPED.search(line) or pytest.fail("not found")
+    problem = problem_of_line(match[1], match["rest"])
+    assert wrong in problem if wrong else not problem
 
 
 @pytest.mark.parametrize(
