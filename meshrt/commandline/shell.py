@@ -29,8 +29,14 @@ def help_in_shell(topic: str) -> str:
     if topic:
         command = COMMANDS.find(topic, Offer.SHELL)
         return help_of(command, Offer.SHELL)
+    from meshrt.show.installing import documentation  # start-up: seldom
+
     lines = overview(COMMANDS.offered(Offer.SHELL), headings=True)
-    return "\n".join(["usage: meshrt COMMAND [ARGUMENT ...]", *lines, "", "'meshrt COMMAND --help' tells more."])
+    found = documentation()
+    pages = [f"docs/ and examples/ are in {found}"] if found else []
+    return "\n".join(
+        ["usage: meshrt COMMAND [ARGUMENT ...]", *lines, "", "'meshrt COMMAND --help' tells more.", *pages]
+    )
 
 
 def run_words(words: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The command that installs a missing optional package, for the way in which this meshrt was installed.
+"""The command that installs a missing optional package, and where the documentation is, as this meshrt was installed.
 
 The command names the interpreter and the requirements themselves, not the distribution that meshrt is part of. So it is
 the same for a wheel, a checkout and a directory on ``PYTHONPATH``, and does not depend on a published name.
@@ -12,14 +12,16 @@ import json
 import re
 import shlex
 import shutil
+import site
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["distribution", "install_command", "install_extra", "requirements"]
+__all__ = ["distribution", "documentation", "install_command", "install_extra", "requirements"]
 
 #: The console script that identifies a distribution with this package, and the function that it calls.
 _SCRIPT, _CALLS = "meshrt", "meshrt.cli:main"
@@ -65,6 +67,14 @@ def distribution() -> importlib.metadata.Distribution | None:
                 if package.is_dir() and package.samefile(_PACKAGE):
                     return script.dist
     return None
+
+
+def documentation() -> Path | None:
+    """Return the folder with ``docs/`` and ``examples/``: the checkout, or where a wheel has put it."""
+    # As an installer's --target, a virtual environment or the system, and --user have it.
+    bases = [str(_PACKAGE.parent), sysconfig.get_path("data"), site.getuserbase()]
+    places = [_PACKAGE.parent, *(Path(base, "share", "doc", _PACKAGE.name) for base in bases)]
+    return next((each for each in places if (each / "docs" / "finding-faults.md").is_file()), None)
 
 
 def _packages(candidate: importlib.metadata.Distribution) -> Iterator[Path]:

@@ -9,6 +9,7 @@ import pytest
 from meshrt.commandline.command import Offer
 from meshrt.commandline.shell import _forward, help_in_shell, run_words
 from meshrt.commandline.table import COMMANDS
+from tests.support.programs import ROOT
 
 
 def test_every_command_of_the_shell_takes_a_program(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,6 +29,7 @@ def test_help_of_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     for command in COMMANDS.offered(Offer.SHELL):
         assert f"\n  {command.name} " in text
     assert "  quit" not in text
+    assert text.endswith(f"\ndocs/ and examples/ are in {ROOT}")
     assert run_words(["help", "whre"]) == 2
     assert "did you mean 'where'?" in capsys.readouterr().err
     assert run_words(["p", "trainer"]) == 2

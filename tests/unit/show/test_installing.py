@@ -113,3 +113,17 @@ def test_every_extra_is_read_from_the_metadata() -> None:
         pytest.skip("meshrt is not installed here")
     named = [text for text in ours.requires or [] if "extra" in text]
     assert named and all(map(installing._EXTRA.match, named))
+
+
+def test_where_the_documentation_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installing.documentation() == ROOT
+    monkeypatch.setattr(installing, "_PACKAGE", tmp_path / "lib" / "meshrt")
+    places = {"data": tmp_path / "env", "user": tmp_path / "user"}
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(places[name]))
+    monkeypatch.setattr("site.getuserbase", lambda: str(places["user"]))
+    assert installing.documentation() is None
+    for base in places["user"], places["data"], tmp_path / "lib":  # the ones that are looked for last come first
+        place = base / "share" / "doc" / "meshrt"
+        (place / "docs").mkdir(parents=True)
+        (place / "docs" / "finding-faults.md").touch()
+        assert installing.documentation() == place
