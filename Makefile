@@ -21,7 +21,7 @@ export PIP_USER := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: demo test slow smoke hosts check format bench nightly soak fuzz house clean help FORCE
+.PHONY: demo test slow smoke hosts check format bench docs nightly soak fuzz house clean help FORCE
 
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
@@ -56,6 +56,11 @@ bench:  ## measure meshrt and its peers into one table (an environment of its ow
 	@$(MAKE) --no-print-directory VENV=$(VENV)-bench $(VENV)-bench/.bench
 	@$(VENV)-bench/bin/python -m bench $(ARGS)
 
+# Not with --quiet: a warning that is not shown is none.
+docs:  ## build the documentation as a site, site/index.html (an environment of its own; every warning is an error)
+	@$(MAKE) --no-print-directory --silent VENV=$(VENV)-docs $(VENV)-docs/.docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/python -m mkdocs build --strict $(ARGS)
+
 nightly: $(VENV)/.test  ## run all tests, the long ones and the long property searches too
 	@$(PY) -m pytest -m 'nightly or not nightly' --hypothesis-profile=nightly --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
 
@@ -69,7 +74,7 @@ house: $(VENV)/.run  ## print the figures of the structure of the code beside th
 	@$(PY) -m tests.house $(ARGS)
 
 clean:  ## remove environments, caches and build output
-	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis tests/dap/*/node_modules
+	rm -rf .venv .venv-* build dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis tests/dap/*/node_modules
 	find $(wildcard $(TREES)) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## this list
@@ -77,7 +82,7 @@ help:  ## this list
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 #
-# One stamp per stage: .made (an empty environment), .run (meshrt and what it imports), .test, .dev, .bench. A stage is
+# One stamp per stage: .made (an empty environment), .run (meshrt and what it imports), .test, .dev, .bench, .docs. A stage is
 # stamped when it is complete; `.busy` exists while one is under way, so that an environment killed half-way is found out.
 
 # An environment is used as it stands only if it is complete, its interpreter still exists, and it was made with this
@@ -127,5 +132,11 @@ $(VENV)/.dev: $(VENV)/.test
 $(VENV)/.bench: $(VENV)/.run
 	@echo "$(VENV): installing the peers to measure beside meshrt" >&2
 	@if ($(call pip,--editable '.[bench]')); then touch $@; else echo "$(VENV): going on without the peers" >&2; fi
+
+$(VENV)/.docs: $(VENV)/.run
+	@echo "$(VENV): installing what makes the site" >&2
+	@$(call pip,'pip>=25.1')
+	@$(call pip,--group docs)
+	@touch $@
 
 FORCE:

@@ -58,6 +58,7 @@ ONE_PYTHON = (
     "test_house.py",
     "test_layers.py",
     "test_manifests.py",
+    "test_website.py",
     "types/",
     "unit/failure/test_report.py",
     *(

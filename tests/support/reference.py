@@ -11,7 +11,7 @@ import meshrt
 from meshrt import testing
 from meshrt.actor.context import ActorInstance
 
-__all__ = ["GROUPS", "error_rows", "missing", "rows_of"]
+__all__ = ["GROUPS", "Group", "error_rows", "found_name", "is_error", "missing", "rows_of"]
 
 
 class Group(NamedTuple):
@@ -136,7 +136,8 @@ class _Executable:
         return "sys.executable"
 
 
-def _found(name: str) -> Any:
+def found_name(name: str) -> Any:
+    """Return what a name of `GROUPS` is."""
     if name.startswith("testing."):
         return getattr(testing, name.removeprefix("testing."))
     return _OWN[name] if name in _OWN else getattr(meshrt, name)
@@ -157,7 +158,7 @@ def _parameters(thing: Any) -> str:
 
 
 def _members(name: str, members: str) -> list[tuple[str, str]]:
-    cls, rows = _found(name), []
+    cls, rows = found_name(name), []
     for member in members.split():
         raw = inspect.getattr_static(cls, member)
         called = inspect.isfunction(raw) or isinstance(raw, (classmethod, staticmethod))
@@ -170,12 +171,12 @@ def missing() -> list[str]:
     """Return the public names that are in no table."""
     named = {name for group in GROUPS for name in group.names}
     public = [*meshrt.__all__, *(f"testing.{name}" for name in testing.__all__)]
-    return [name for name in public if name not in named and not _is_error(_found(name))]
+    return [name for name in public if name not in named and not is_error(found_name(name))]
 
 
 def error_rows() -> list[str]:
     """Return the table of errors: each below those that it is one of."""
-    found = [thing for name in meshrt.__all__ if _is_error(thing := getattr(meshrt, name))]
+    found = [thing for name in meshrt.__all__ if is_error(thing := getattr(meshrt, name))]
     rows = [
         (each.__name__, ", ".join(base.__name__ for base in each.__mro__[1:] if _is_public(base)), each)
         for each in found
@@ -184,7 +185,8 @@ def error_rows() -> list[str]:
     return ["| name | is also | what has happened |", "|---|---|---|", *lines]
 
 
-def _is_error(thing: object) -> bool:
+def is_error(thing: object) -> bool:
+    """Whether something is an error of `meshrt`."""
     return isinstance(thing, type) and issubclass(thing, BaseException)
 
 
@@ -198,7 +200,7 @@ def rows_of(title: str) -> list[str]:
     group = next(each for each in GROUPS if each.title == title)
     rows: list[tuple[str, str]] = []
     for name, members in group.names.items():
-        thing = _found(name)
+        thing = found_name(name)
         shows = inspect.isfunction(thing)
         rows += [(f"{name}{_parameters(thing) if shows else ''}", _summary(thing)), *_members(name, members)]
     return ["| name | what it is |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)]
