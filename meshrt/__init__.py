@@ -18,6 +18,19 @@ if not sys.platform.startswith("linux"):
     raise ImportError(f"meshrt runs on Linux only (it needs pidfd, memfd and prctl); this is {sys.platform}")
 
 
+def _tell_of_free_threading(abiflags: str) -> None:
+    """Warn on a Python without the GIL, once for a program: the variable is in the environment of agents and ranks."""
+    if "t" in abiflags and not os.environ.get("MESHRT_FREE_THREADED"):
+        from warnings import warn  # start-up: seldom
+
+        os.environ["MESHRT_FREE_THREADED"] = "told"
+        text = "meshrt is not tested on free-threaded builds of Python, and this is one: use a build with the GIL"
+        warn(f"{text} (MESHRT_FREE_THREADED=1 switches this warning off)", RuntimeWarning, stacklevel=3)
+
+
+_tell_of_free_threading(sys.abiflags)
+
+
 def _make_absolute(*variables: str) -> None:
     """Have paths in the environment mean the same when this program, or a child, has another working directory."""
     for variable in variables:
@@ -124,7 +137,6 @@ _HOME = {
     }.items()
     for name in names.split()
 }
-_ERRORS = "meshrt.errors"
 
 __all__ = [
     "Accumulator",
@@ -218,7 +230,7 @@ unhandled_fault_hook: Callable[[MeshFailure], object] | None = None
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'meshrt' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME.get(name, _ERRORS)), name)
+    value = getattr(importlib.import_module(_HOME.get(name, "meshrt.errors")), name)
     globals()[name] = value
     return value
 
