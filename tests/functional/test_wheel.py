@@ -12,6 +12,7 @@ import tarfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -77,12 +78,12 @@ def empty(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def tool(folder: Path, name: str) -> Path | None:
+def tool(folder: Path, name: str, *further: str) -> Path | None:
     """Make an environment with a tool of the group `release`. Returns its Python; None: it cannot be installed here."""
     ran(sys.executable, "-m", "venv", "--without-pip", str(folder), cwd=folder.parent)
     python = folder / "bin" / "python"
     (wanted,) = (each for each in _group("release") if each.startswith(name))
-    return None if pip(python, wanted).returncode else python
+    return None if pip(python, wanted, *further).returncode else python
 
 
 def pip(python: Path, *wanted: str) -> subprocess.CompletedProcess[str]:
@@ -115,10 +116,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = _shared(tmp_path_factory, "release")
     with _once(folder) as builds:
         if builds:
-            python = tool(folder / "tools", "build")
+            # What builds it is there alone, so that no environments have to be made for it.
+            python = tool(folder / "tools", "build", *_pyproject()["build-system"]["requires"])
             if python is None:
                 pytest.skip("no package index can be reached")
-            ran(str(python), "-m", "build", "--outdir", str(folder / "dist"), str(ROOT), cwd=folder)
+            ran(str(python), "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(ROOT), cwd=folder)
     return folder / "dist"
 
 
@@ -147,9 +149,12 @@ def _said(python: Path, code: str, cwd: Path) -> list[str]:
     return ran(str(python), "-c", code, cwd=cwd).split()
 
 
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
 def _group(name: str) -> list[str]:
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
-    return [each for each in groups[name] if isinstance(each, str)]
+    return [each for each in _pyproject()["dependency-groups"][name] if isinstance(each, str)]
 
 
 def _sources(folder: str) -> set[str]:
