@@ -6,9 +6,9 @@ pytest loads it by its entry point, in each run: it loads what it needs of meshr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,16 +17,20 @@ from meshrt.files import RUNTIME_FILES
 if TYPE_CHECKING:
     from meshrt.mesh.proc_mesh import ProcMesh
     from meshrt.mesh.root import Root
+    from meshrt.testing import FaultPlan
+    from meshrt.testing.declared import Fault
 
 __all__ = ["MeshMaker", "MeshesOfTest", "meshrt_mesh", "pytest_addoption", "pytest_runtest_makereport"]
 
-P = ParamSpec("P")
 MeshMaker = Callable[..., "ProcMesh"]
-"""`meshrt.proc_mesh`, with its arguments."""
+"""`meshrt.proc_mesh`, with its arguments, and ``faults=``: faults, or a plan of them (`meshrt.testing.FaultPlan`)."""
 
 _FRAMES = "meshrt_frames"
 #: Seconds for meshes that a test has left.
 _GRACE = 1.0
+#: Of an item: whether its test has failed, and the plans of faults of its meshes.
+_FAILED = pytest.StashKey[bool]()
+_PLANS = pytest.StashKey["list[FaultPlan]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,20 +39,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def meshrt_mesh() -> Iterator[MeshMaker]:
+def meshrt_mesh(request: pytest.FixtureRequest) -> Iterator[MeshMaker]:
     """Make meshes for one test: ``meshrt_mesh(gpus=4)`` is ``meshrt.proc_mesh(gpus=4)``.
 
-    Behind the test all of them are stopped. The test fails if it has left other meshes running, or if there is an error
-    of a rank that nobody has read.
+    With ``faults=[testing.kill(3, at=testing.call("step", 5))]`` its ranks have them. Behind the test all meshes are
+    stopped. The test fails if a fault has not happened, if it has left other meshes running, or if there is an error of
+    a rank that nobody has read.
     """
     from meshrt.engine.start import proc_mesh  # start-up: see above
     from meshrt.mesh.program import running_root, start_root  # start-up: as above
 
     meshes = MeshesOfTest(start_root())
+    request.node.stash[_PLANS] = meshes.plans
     yield meshes.noting(proc_mesh)
     root = running_root()
     if root is not None:
-        problems = meshes.finish(root)
+        problems = meshes.finish(root, failed=request.node.stash.get(_FAILED, False))
         if problems:
             pytest.fail("\n".join(problems), pytrace=False)
 
@@ -59,6 +65,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add meshrt's report to that of pytest, and leave frames of meshrt out."""
     error = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(error, Exception):
+        item.stash[_FAILED] = True
+        for plan in item.stash.get(_PLANS, []) if call.when == "call" else []:
+            item.add_report_section(call.when, "meshrt faults", str(plan))
     if isinstance(error, Exception) and "meshrt.mesh.program" in sys.modules:
         from meshrt.mesh.program import running_root  # start-up: see above
 
@@ -78,21 +88,34 @@ class MeshesOfTest:
     def __init__(self, root: Root) -> None:
         self._before = set(_running(root))
         self._made: list[ProcMesh] = []
+        #: The plans of faults of these meshes.
+        self.plans: list[FaultPlan] = []
 
-    def noting(self, make: Callable[P, ProcMesh]) -> Callable[P, ProcMesh]:
-        """Return ``make``, whose meshes are noted."""
+    def noting(self, make: MeshMaker) -> MeshMaker:
+        """Return ``make``, whose meshes are noted, and have the faults of ``faults=``."""
 
-        def noted(*args: P.args, **settings: P.kwargs) -> ProcMesh:
+        def noted(*args: object, faults: FaultPlan | Iterable[Fault] | None = None, **settings: object) -> ProcMesh:
             mesh = make(*args, **settings)
             self._made.append(mesh)
+            if faults is not None:
+                from meshrt.testing import FaultPlan  # start-up: as above
+
+                plan = faults if isinstance(faults, FaultPlan) else FaultPlan(*faults)
+                plan.begin(mesh)
+                self.plans.append(plan)
             return mesh
 
         return noted
 
-    def finish(self, root: Root) -> list[str]:
-        """Stop all meshes that are new; returns what the test has left, in words."""
+    def finish(self, root: Root, *, failed: bool = False) -> list[str]:
+        """Stop all meshes that are new; returns what the test has left, in words.
+
+        Args:
+            failed: The test has failed: that its faults have not happened is no problem of its own.
+        """
         from meshrt.mesh.owner import owner_for_new  # start-up: as above
 
+        missing = [text for text in [plan.end(failed=failed) for plan in self.plans] if text and not failed]
         for mesh in self._made:
             mesh.stop()
         own = {mesh.mesh_id for mesh in self._made}
@@ -101,7 +124,7 @@ class MeshesOfTest:
             owner_for_new().stop(mesh_id, _GRACE, "").get()
         root.ending.settle()
         unread, report = root.script.take_unread()
-        problems = [f"an error that nobody has read: {line}" for line in unread]
+        problems = missing + [f"an error that nobody has read: {line}" for line in unread]
         problems += [report] if report else []
         names = [name for name in left.values() if name]
         return [*problems, f"meshes that the test has left running: {', '.join(names)}"] if names else problems

@@ -37,6 +37,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "dap": ("meshrt.debug.dap.rank.ide", "meshrt.debug.dap.root"),
     "collectives": ("meshrt.collectives.timeouts", "meshrt.collectives.timeouts"),
     "top": ("meshrt.top.rank", "meshrt.top.root"),
+    "faults": ("meshrt.faults.rank", "meshrt.faults.root"),
 }
 
 #: Plug-ins that the root loads before its first mesh, if a variable of the environment asks for that.

@@ -1,5 +1,7 @@
-"""For tests of programs that use meshrt: actors without processes, and classes in place of others."""
+"""For tests of programs: actors without processes, classes in place of others, faults of ranks."""
 
 from meshrt.testing.actors import local, local_mesh, patch_actor
+from meshrt.testing.declared import call, cut, kill, stop
+from meshrt.testing.plans import FaultPlan, faults
 
-__all__ = ["local", "local_mesh", "patch_actor"]
+__all__ = ["FaultPlan", "call", "cut", "faults", "kill", "local", "local_mesh", "patch_actor", "stop"]

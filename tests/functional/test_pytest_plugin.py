@@ -14,7 +14,7 @@ WAIT = 20
 
 JOB = """
 import pytest, meshrt
-from meshrt import Actor, endpoint
+from meshrt import Actor, endpoint, testing
 
 class Job(Actor):
     @endpoint
@@ -96,6 +96,24 @@ def test_what_a_test_leaves_is_its_error_and_not_that_of_the_next_one(tmp_path: 
     assert "what     ValueError: loss is 4" in broadcast and "loss is 3" not in broadcast
     assert "meshes that the test has left running: forgotten" in left
     assert "4 passed, 3 errors" in said
+
+
+@pytest.mark.slow
+def test_a_fault_that_has_not_happened_is_an_error_of_a_test_that_passes(tmp_path: Path) -> None:
+    kill = "faults=[testing.kill(1, at=testing.call('step', {}))]"
+    status, said = ran(
+        tmp_path,
+        f"def test_never(meshrt_mesh):\n    meshrt_mesh(n=2, {kill.format(9)}).spawn('job', Job).step.call(0).get(20)",
+        "def test_fails(meshrt_mesh):\n"
+        f"    job = meshrt_mesh(n=2, {kill.format(2)}).spawn('job', Job)\n"
+        "    job.step.call(0).get(20)\n"
+        "    job.step.call(0).get(20)",
+        f"def test_fails_before(meshrt_mesh):\n    meshrt_mesh(n=2, {kill.format(9)}).spawn('job', Job)\n    assert 0",
+    )
+    assert status == 1 and "2 failed, 1 passed, 1 error" in said
+    assert "test_never ___" in said and "at call 9 of step() has not happened: it has had 1 of them" in said
+    assert "kill of rank 1 at call 2 of step(): has happened" in said.partition("Captured meshrt faults call")[2]
+    assert "kill of rank 1 at call 9 of step(): has not happened" in said
 
 
 def test_it_loads_nothing_of_meshrt_before_a_test_does(tmp_path: Path) -> None:

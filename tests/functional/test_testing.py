@@ -244,6 +244,15 @@ def test_a_mesh_may_have_a_name() -> None:
             mesh.slice(dp=0).stop()
 
 
+def test_it_has_no_processes_that_have_faults() -> None:
+    with (
+        testing.local_mesh(n=2) as mesh,
+        pytest.raises(UsageError, match="for processes of this program: local has none"),
+        testing.faults(mesh, testing.kill(0, at=testing.call("step"))),
+    ):
+        pass
+
+
 def test_it_has_no_processes_whose_output_is_shown() -> None:
     with (
         testing.local_mesh() as mesh,

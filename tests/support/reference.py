@@ -122,7 +122,21 @@ GROUPS = (
         {"MeshFailure": "error ranks report", "Restart": "", "record": ""},
     ),
     Group("looking inside", "debugger.md", {"breakpoint": "", "memory": "", "debug_client": ""}),
-    Group("tests", "testing.md", {"testing.local": "", "testing.local_mesh": "", "testing.patch_actor": ""}),
+    Group(
+        "tests",
+        "testing.md",
+        {
+            "testing.local": "",
+            "testing.local_mesh": "",
+            "testing.patch_actor": "",
+            "testing.faults": "",
+            "testing.kill": "",
+            "testing.stop": "",
+            "testing.cut": "",
+            "testing.call": "",
+            "testing.FaultPlan": "begin happened wait resume end",
+        },
+    ),
 )
 
 _OWN = {"ActorInstance": ActorInstance}
