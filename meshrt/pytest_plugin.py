@@ -5,6 +5,7 @@ pytest loads it by its entry point, in each run: it loads what it needs of meshr
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
@@ -15,12 +16,22 @@ import pytest
 from meshrt.files import RUNTIME_FILES
 
 if TYPE_CHECKING:
+    from _pytest._io import TerminalWriter
+
     from meshrt.mesh.proc_mesh import ProcMesh
     from meshrt.mesh.root import Root
     from meshrt.testing import FaultPlan
     from meshrt.testing.declared import Fault
 
-__all__ = ["MeshMaker", "MeshesOfTest", "meshrt_mesh", "pytest_addoption", "pytest_runtest_makereport"]
+__all__ = [
+    "MeshMaker",
+    "MeshesOfTest",
+    "meshrt_mesh",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_exception_interact",
+    "pytest_runtest_makereport",
+]
 
 MeshMaker = Callable[..., "ProcMesh"]
 """`meshrt.proc_mesh`, with its arguments, and ``faults=``: faults, or a plan of them (`meshrt.testing.FaultPlan`)."""
@@ -35,7 +46,71 @@ _PLANS = pytest.StashKey["list[FaultPlan]"]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """See pytest."""
+    parser.getgroup("debugging").addoption(
+        "--meshrt-pm",
+        action="store_true",
+        help="Open meshrt's post-mortem prompt when a test fails by an error of a rank, on the root cause.",
+    )
     parser.addini(_FRAMES, "Show frames of meshrt in tracebacks of failed tests.", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse ``--meshrt-pm`` where nobody can type."""
+    if not config.getoption("--meshrt-pm"):
+        return
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") != "no":
+        raise pytest.UsageError("--meshrt-pm needs one process at a terminal: add -n 0, for pytest-xdist")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:  # between conftest files and tests pytest captures standard input only
+        capture.suspend_global_capture(in_=True)
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        raise pytest.UsageError(
+            "--meshrt-pm opens a prompt, and standard input and output are no terminal; without it, a failed test shows"
+            " the report"
+        )
+
+
+def pytest_exception_interact(node: object, call: pytest.CallInfo[object], report: object) -> None:
+    """Open the prompt on the root cause of a test that has failed by an error of a rank."""
+    if not (isinstance(node, pytest.Item) and isinstance(report, pytest.TestReport) and call.excinfo is not None):
+        return
+    if not (node.config.getoption("--meshrt-pm") and "meshrt.mesh.program" in sys.modules):
+        return
+    from meshrt.mesh.program import running_root  # start-up: see above
+
+    root, error = running_root(), call.excinfo.value
+    file = root.script.file_of(error) if root is not None and root.script.report_of(error) else None
+    if file is not None:
+        from meshrt.commandline.shell import run_words  # start-up: as above
+
+        with _terminal(node.config):
+            _show(report, node.config.get_terminal_writer())
+            run_words(["debug", "--open", str(file)])
+
+
+@contextlib.contextmanager
+def _terminal(config: pytest.Config) -> Iterator[None]:
+    """Have the terminal in the block: what pytest captures is not captured there."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.suspend(in_=True)
+    try:
+        yield
+    finally:
+        if capture is not None:
+            capture.resume()
+
+
+def _show(report: pytest.TestReport, writer: TerminalWriter) -> None:
+    """Show what the report of a failed test has, as pytest does it in front of pdb."""
+    writer.line()
+    for title, text in report.sections:
+        writer.sep(">", title)
+        writer.line(text.rstrip())
+    writer.sep(">", "traceback")
+    report.toterminal(writer)
+    writer.sep(">", "meshrt post-mortem: `h` shows what can be typed, `q` goes on with the tests")
+    writer.flush()  # its file is not that of the prompt
 
 
 @pytest.fixture

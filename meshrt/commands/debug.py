@@ -27,7 +27,11 @@ COMMAND: AnyCommand = Command(
     options=(
         Option("--pid", "the same as RUN", metavar="RUN", default=""),
         Option("-c", "run this command and leave (may be repeated)", "commands", "COMMAND", many=True),
-        Option("--open", "look into a file that MESHRT_POST_MORTEM=dump has written", metavar="FILE"),
+        Option(
+            "--open",
+            "look into a file about failures: a failure file, or what MESHRT_POST_MORTEM=dump has written",
+            metavar="FILE",
+        ),
         Option("--json", "write one JSON object for each command instead of text (docs/json.md)"),
     ),
     details=(

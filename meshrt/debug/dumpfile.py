@@ -65,6 +65,7 @@ class Dump(Data, frozen=True):
         coords: Coordinates of the rank in the view through which the call came.
         time: Epoch seconds.
         frames: Outermost first.
+        what: What has failed, in words, if it was no endpoint that has raised.
     """
 
     actor: str
@@ -79,6 +80,7 @@ class Dump(Data, frozen=True):
     mesh_id: str = ""
     coords: Mapping[str, int] = {}
     thread: str = ""
+    what: str = ""
 
 
 def read_dump(path: Path | str) -> Dump:

@@ -411,6 +411,12 @@ class Failures:
         self._last_words.report(incident, verdict, text)
         return text
 
+    def file_of(self, error: BaseException) -> Path | None:
+        """Return the file of the failure that ``error`` is about, once `report` has written it. Any thread."""
+        with self._changed:
+            incident = self._meant_by(error)
+            return None if incident is None else files.path_of(self._run_directory, incident.number)
+
     def on_its_way(self, error: BaseException) -> None:
         """An error leaves the block of a mesh: the script may end by it. A thread of the script."""
         self._last_words.begin(error)

@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -61,6 +62,9 @@ class Reporter(Protocol):
 
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about failures that were not reported yet."""
+
+    def file_of(self, error: BaseException) -> Path | None:
+        """Return the file of the failure that ``error`` is about; None: there is none."""
 
     def stopped(self, error: BaseException) -> str:
         """Say what was stopped, if that alone has led to ``error``; or ""."""
@@ -150,6 +154,12 @@ class Script:
             return ""
         self.load_failures()
         return self._reporter.report(error)
+
+    def file_of(self, error: BaseException) -> Path | None:
+        """Return the file of the failure behind an error of which `report_of` has returned the report; or None."""
+        self.load_failures()
+        found: Path | None = self._reporter.file_of(error)
+        return found
 
     def take_unread(self) -> tuple[list[str], str]:
         """Return the errors that nobody has read, a line each, and a report on failures of which nobody was told.

@@ -1,4 +1,4 @@
-"""Terminal side: a prompt on a post-mortem file. Like pdb, but the program has ended: values are texts."""
+"""Terminal side: a prompt on a post-mortem or a failure file. Like pdb, but the code has ended: values are texts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from meshrt.commandline.line import head
 from meshrt.commandline.parser import number
 from meshrt.commandline.table import Table
 from meshrt.debug.dumpfile import Dump, DumpedFrame, read_dump
+from meshrt.debug.failed import failed, is_failure_file
 from meshrt.debug.prompt.terminal import Terminal, make_terminal
 from meshrt.debug.prompt.text import prompt_of
-from meshrt.errors import UsageError
+from meshrt.errors import UsageError, one_line
 from meshrt.escapes import escaped
 from meshrt.selection import near_miss
 from meshrt.show.status import ExitCode
@@ -21,15 +22,22 @@ from meshrt.show.text import since
 __all__ = ["DumpPrompt", "open_dump"]
 
 _AROUND = 5
+#: Most characters of a failure in a list of them.
+_HEADLINE = 200
 
 
 class DumpPrompt:
-    """The prompt of one file: its stack frames, their source and variables, and the exception."""
+    """The prompt of one file: its stack frames, their source and variables, and the exception.
 
-    def __init__(self, dump: Dump) -> None:
-        self._dump = dump
-        self._frames = dump.frames
-        self._at = max(0, len(self._frames) - 1)
+    Args:
+        dumps: What has failed, the root cause first; at least one.
+        report: The report of the failure; "": there is none.
+    """
+
+    def __init__(self, *dumps: Dump, report: str = "") -> None:
+        self._dumps = dumps
+        self._report = report
+        self._show(dumps[0])
         #: `quit` was typed.
         self.left = False
 
@@ -38,15 +46,22 @@ class DumpPrompt:
         """The prompt of the next line: actor, rank and coordinates."""
         return prompt_of(self._dump.actor, self._dump.rank, self._dump.coords)
 
+    def _show(self, dump: Dump) -> None:
+        self._dump = dump
+        self._frames = dump.frames
+        self._at = max(0, len(self._frames) - 1)
+
     def greeting(self) -> str:
         """Return what failed, where and when, and the current stack frame."""
+        more = f"\n`r` shows the {len(self._dumps)} failures of this file" if len(self._dumps) > 1 else ""
+        return escaped(self._failure()) + more
+
+    def _failure(self) -> str:
         dump, error = self._dump, self._dump.exception
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dump.time))
-        return escaped(
-            f"{dump.actor}.{dump.endpoint} raised on rank {dump.rank}"
-            f" (host {dump.host}, pid {dump.pid}) at {when}, {since(dump.time)} ago\n"
-            f"{error.type}: {error.message}\n{self._place()}"
-        )
+        place = f"on rank {dump.rank} (host {dump.host}, pid {dump.pid}) at {when}, {since(dump.time)} ago"
+        headline = f"{error.type}: {error.message}" if error.type else error.message
+        return f"{dump.what or f'{dump.actor}.{dump.endpoint} raised'} {place}\n{headline}\n{self._place()}"
 
     def execute(self, line: str) -> str:
         """Return the output of a line. Raises UsageError: no such command or variable, or an invalid argument."""
@@ -55,7 +70,7 @@ class DumpPrompt:
         try:
             invocation = _COMMANDS.parse(line, Offer.PROMPT)
         except UsageError as error:
-            raise UsageError(f"{error} (the program has ended: nothing can be evaluated)") from None
+            raise UsageError(f"{error} (this code has ended: nothing can be evaluated)") from None
         return escaped(invocation.run(self).text)
 
     def complete(self, text: str) -> list[str]:
@@ -87,6 +102,27 @@ class DumpPrompt:
             return "*** Oldest frame" if step < 0 else "*** Newest frame"
         self._at = wanted
         return self._place()
+
+    def failures(self, number: int) -> str:
+        """Go to another failure of the file, by its number; returns what that is. 0: returns all of them.
+
+        Raises:
+            UsageError: There is no such number.
+        """
+        if not number:
+            marked = [">" if dump is self._dump else " " for dump in self._dumps]
+            lines = [f"{dump.actor} rank {dump.rank}: {_headline(dump)}" for dump in self._dumps]
+            return "\n".join(
+                f"{mark} {at:2}  {line}" for at, (mark, line) in enumerate(zip(marked, lines, strict=True), 1)
+            )
+        if number > len(self._dumps):
+            raise UsageError(f"there is no failure {number}: this file has {len(self._dumps)}")
+        self._show(self._dumps[number - 1])
+        return self._failure()
+
+    def report(self) -> str:
+        """Return the report of the failure, which is of all ranks."""
+        return self._report.rstrip() or "a post-mortem file has no report; `e` shows the exception"
 
     def traceback(self) -> str:
         """Return the exception with its traceback and causes."""
@@ -145,12 +181,24 @@ _COMMANDS: Table[DumpPrompt] = Table(
         Command("e", "the exception with its traceback and causes", _said(lambda on, _: on.traceback()),
                 aliases=("exception",)),
         Command(
+            "r", "the failures of this file, the root cause first; with NUMBER: go to that one",
+            _said(lambda on, given: on.failures(given["number"])),
+            arguments=(Argument("number", metavar="NUMBER", default=0, convert=number("failures")),),
+            aliases=("rank", "failures"),
+        ),
+        Command("report", "the report of the failure, which is of all ranks", _said(lambda on, _: on.report())),
+        Command(
             "h", "what can be typed here", _said(lambda _on, given: _COMMANDS.help(given["topic"], Offer.PROMPT)),
             arguments=(Argument("topic", Kind.COMMAND, metavar="COMMAND"),), aliases=("help", "?"),
         ),
         Command("q", "leave", _quit, aliases=("quit", "exit")),
     )
 )  # fmt: skip
+
+
+def _headline(dump: Dump) -> str:
+    error = dump.exception
+    return one_line(f"{error.type}: {error.message}" if error.type else error.message, _HEADLINE)
 
 
 def _line(frame: DumpedFrame) -> str:
@@ -164,9 +212,14 @@ def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
     Args:
         lines: Commands to run instead of opening a prompt, up to the first that fails.
     Raises:
-        UsageError: The file cannot be read, or is not a post-mortem file.
+        UsageError: The file cannot be read, or is no post-mortem file.
+        MeshError: It is a damaged failure file.
     """
-    prompt = DumpPrompt(read_dump(path))
+    if is_failure_file(path):
+        found = failed(path)
+        prompt = DumpPrompt(*found.dumps, report=found.report)
+    else:
+        prompt = DumpPrompt(read_dump(path))
     greeting = prompt.greeting()
     terminal = make_terminal(prompt.complete)
     try:

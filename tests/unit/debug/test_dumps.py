@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.debug.dumpfile import SCHEMA, read_dump
+from meshrt.debug.dumpfile import SCHEMA, Dump, DumpedError, read_dump
 from meshrt.debug.prompt.dumps import DumpPrompt
 from meshrt.errors import UsageError
 
@@ -61,6 +61,22 @@ def test_a_good_file(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             prompt.execute(wrong)
     assert "self.y" in prompt.complete("p se")
+
+
+def test_several_failures(tmp_path: Path) -> None:
+    first = read_dump(written(tmp_path / "dump.json", GOOD))
+    error = DumpedError("", "was killed by SIGKILL", "trainer rank 4: a root cause")
+    second = Dump("trainer", 4, "node", 8, 1.7e9, "", error, (), what="trainer has failed")
+    prompt = DumpPrompt(first, second, report="all of it\n")
+    assert prompt.greeting().endswith("`r` shows the 2 failures of this file")
+    listed = ["> 1  trainer rank 3: ValueError: bad", "   2  trainer rank 4: was killed by SIGKILL"]
+    assert [line.replace(">  ", "> ") for line in prompt.execute("r").splitlines()] == listed
+    assert prompt.execute("r 2").startswith("trainer has failed on rank 4 (host node, pid 8)")
+    assert prompt.execute("u") == "*** Oldest frame" and prompt.execute("e") == "trainer rank 4: a root cause"
+    assert prompt.execute("report") == "all of it"
+    with pytest.raises(UsageError, match="there is no failure 3: this file has 2"):
+        prompt.execute("r 3")
+    assert "has no report" in DumpPrompt(first).execute("report")
 
 
 @pytest.mark.parametrize(
