@@ -61,6 +61,8 @@ class ActorHost:
         self.mesh_id = mesh_id
         self.rank = rank
         self.mailboxes: dict[str, Mailbox] = {}
+        #: Makes the mailbox of an actor that begins, as the class does.
+        self.make_mailbox: Callable[[Executor, Callable[[Executor, BaseException], None]], Mailbox] = Mailbox
         #: The one that the main thread serves.
         self.main_mailbox: Mailbox | None = None
         #: Called on an actor's thread when an endpoint has raised, before the hooks for that are looked up.
@@ -137,7 +139,7 @@ class ActorHost:
         executor = Executor(
             self.mesh_id, self.rank, actor, self._setup, self._unhandled, self.before_error, self.before_raised
         )
-        mailbox = Mailbox(executor, self._exiting)
+        mailbox = self.make_mailbox(executor, self._exiting)
         mailbox.error = self._error
         mailbox.callers.add(links, messages)
         self.mailboxes[actor] = mailbox

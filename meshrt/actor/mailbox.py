@@ -53,12 +53,18 @@ class Mailbox:
     Args:
         executor: The actor.
         exiting: Called with an exception that left the event loop: ``SystemExit`` or ``KeyboardInterrupt`` of a task.
+        callers: Those that it serves; None: new ones.
     """
 
-    def __init__(self, executor: Executor, exiting: Callable[[Executor, BaseException], None]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        exiting: Callable[[Executor, BaseException], None],
+        callers: Callers | None = None,
+    ) -> None:
         self.executor = executor
         self.name = executor.name
-        self.callers = Callers()
+        self.callers = Callers() if callers is None else callers
         self.callers.on_cancel = self._withdraw
         executor.write = self.callers.answer_late
         #: Ident of the thread that serves, once it does.
@@ -315,12 +321,15 @@ class Mailbox:
 
     # -- serving with an event loop
 
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        import uvloop  # start-up: as below
+
+        return uvloop.new_event_loop()
+
     def _serve_async(self, link: Link, init: Execution) -> None:
         import asyncio  # start-up: only actors with async endpoints pay for it
 
-        import uvloop  # start-up: as above
-
-        loop = uvloop.new_event_loop()
+        loop = self._new_loop()
         task = self.task = loop.create_task(self._serve_task(link, init))
         self._current_task = lambda: asyncio.current_task(loop)
         self._loop = loop

@@ -10,10 +10,12 @@ import functools
 import secrets
 import threading
 import time
+from collections.abc import Callable
 
 from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
+from meshrt.actor.mailbox import Mailbox
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import start_root
@@ -37,15 +39,17 @@ class OwnRanks:
     Args:
         root: The program.
         count: How many.
+        make_mailbox: See `ActorHost`.
 
     Attributes:
         mesh_id: Their mesh.
         address: Where they listen.
     """
 
-    def __init__(self, root: Root, count: int) -> None:
+    def __init__(self, root: Root, count: int, make_mailbox: Callable[..., Mailbox] = Mailbox) -> None:
         root.loop.begin()
         self._root = root
+        self._make_mailbox = make_mailbox
         self.mesh_id = secrets.token_hex(4)
         self.address = MeshAddress((root.run.address,), count)
         ranks = [self._start(rank) for rank in range(count)]
@@ -62,6 +66,7 @@ class OwnRanks:
         root = self._root
         report = functools.partial(root.services.on_own_actor, (self.mesh_id, rank))
         host = ActorHost(self.mesh_id, rank, report, None)
+        host.make_mailbox = self._make_mailbox
         control = ControlThread(
             listening_socket(socket_path(root.run.directory, self.mesh_id, rank)),
             None,
@@ -102,16 +107,36 @@ class OwnRanks:
             control.close()
             host.close(0.0 if host in self._left else _END)
 
-    def stop(self, grace: float) -> list[str]:
+    @property
+    def hosts(self) -> list[ActorHost]:
+        """The actors of each rank, the first rank first."""
+        return list(self._hosts)
+
+    def deliver(self) -> None:
+        """Wait until the actors have what was sent to them: it was written, and new callers are let in."""
+        written = threading.Event()
+        self._root.runtime.driver.queues.when_written(self.mesh_id, _END, lambda _left: written.set())
+        written.wait(_END)
+        for control in self._controls:
+            control.settle(_END)
+
+    def stop(
+        self,
+        grace: float,
+        join: Callable[[ActorHost, float], bool] = ActorHost.join,
+        now: Callable[[], float] = time.monotonic,
+    ) -> list[str]:
         """End the actors behind what was sent to them; calls fail from then on.
 
         Args:
             grace: Seconds, after which what awaits is cancelled. A thread cannot be ended.
+            join: Waits so many seconds for the threads of a rank; returns whether they have ended.
+            now: The clock of these seconds.
         Returns:
             The actors whose threads still run, also if it was stopped before.
         """
         with self._stopping:
-            return self._stop(grace)
+            return self._stop(grace, join, now)
 
     def settle(self) -> None:
         """Wait until it is decided who is told of what has failed here. A thread of the script; after `stop`."""
@@ -120,21 +145,21 @@ class OwnRanks:
         here.wait(_END)
         self._root.ending.settle()
 
-    def _stop(self, grace: float) -> list[str]:
+    def _stop(self, grace: float, join: Callable[[ActorHost, float], bool], now: Callable[[], float]) -> list[str]:
         own = self._root.registry.own.pop(self.mesh_id, None)
-        deadline = time.monotonic() + grace
         if own is None:
-            return self._end_left(deadline)
+            return self._end_left(time.monotonic() + grace)
+        deadline = now() + grace
         written = threading.Event()
         self._root.runtime.driver.queues.when_written(self.mesh_id, grace, lambda _left: written.set())
         written.wait(grace)
         for control in self._controls:
             control.end()
             control.settle(_END)
-        running = [host for host in self._hosts if not host.join(max(0.0, deadline - time.monotonic()))]
+        running = [host for host in self._hosts if not join(host, max(0.0, deadline - now()))]
         for host in running:
             host.interrupt(cleanup=True)
-        self._left = [host for host in running if not host.join(_END)]
+        self._left = [host for host in running if not join(host, _END)]
         self._close()
         for watcher in own.watchers:
             watcher(Fate("stopped"))

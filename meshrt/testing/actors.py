@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
@@ -16,6 +17,7 @@ from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import running_root, start_root
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
+from meshrt.testing.clock import current_clock
 
 if TYPE_CHECKING:
     from meshrt.mesh.handle import ActorMesh
@@ -48,14 +50,16 @@ def local_mesh(
     spec = MeshSpec.make(name, sizes or {"ranks": 1}, None, setup, ())
     shape = Shape.from_extent(spec.extent) if sizes else Shape.unity()
     root = start_root()
-    ranks = OwnRanks(root, len(shape))
+    clock = current_clock()
+    ranks = OwnRanks(root, len(shape)) if clock is None else clock.ranks(root, len(shape))
     before = tuple(root.services.unseen)
     mesh = _LocalMesh(ranks.mesh_id, name, shape, ranks.address, setup)
     mesh._ranks = ranks
+    mesh._end_ranks = ranks.stop if clock is None else functools.partial(clock.stop, ranks)
     try:
         yield mesh
     finally:
-        running = ranks.stop(grace)
+        running = mesh._end_ranks(grace)
     if running:
         raise _not_ended(running, grace)
     if running_root() is not root:
@@ -70,6 +74,8 @@ class _LocalMesh(ProcMesh):
     """A mesh that is stopped here, where its ranks are."""
 
     _ranks: OwnRanks
+    #: Stops them within a grace (seconds), and returns the actors that still run.
+    _end_ranks: Callable[[float], list[str]]
 
     @property
     def initialized(self) -> Future[None]:
@@ -78,7 +84,7 @@ class _LocalMesh(ProcMesh):
 
     def _with_shape(self, shape: Shape) -> Self:
         view = super()._with_shape(shape)
-        view._ranks = self._ranks
+        view._ranks, view._end_ranks = self._ranks, self._end_ranks
         return view
 
     def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
@@ -94,7 +100,7 @@ class _LocalMesh(ProcMesh):
 
     def _end(self, grace: float, stopped: Settled[None]) -> None:
         try:
-            running = self._ranks.stop(grace)
+            running = self._end_ranks(grace)
         except BaseException as error:
             stopped.reject(error)
             raise

@@ -62,6 +62,11 @@ class HoldClock:
         """Whether the calling thread runs a line that a user has typed."""
         return bool(self._typed) and threading.get_ident() in self._typed
 
+    def advance(self, seconds: float) -> None:
+        """Go forward by ``seconds``, also while it is suspended. Who waits has to be woken."""
+        with self._lock:
+            self._lost -= seconds
+
     def hold(self, held: bool) -> None:
         """Begin or end one hold; they count."""
         with self._lock:

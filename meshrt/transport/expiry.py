@@ -73,6 +73,20 @@ class Expiry:
             self._timer = at
         self._later(max(0.0, at - now), functools.partial(self._look, at))
 
+    def due(self) -> float:
+        """Return when the next call ends that is not done, on the clock; infinity: there is none."""
+        with self._lock:
+            return min((at for at, _, _, call in self._entries if _is_open(call())), default=math.inf)
+
+    def look(self) -> None:
+        """End what is due now, because the clock has gone forward: its timer would notice that later."""
+        due = []
+        with self._lock:
+            while self._entries and self._entries[0][0] <= self._clock.now():
+                due.append(heapq.heappop(self._entries))
+        for _, _, seconds, call in due:
+            _expire(call, seconds)
+
     def _look(self, at: float) -> None:
         due = []
         with self._lock:

@@ -134,6 +134,8 @@ GROUPS = (
             "testing.stop": "",
             "testing.cut": "",
             "testing.call": "",
+            "testing.fake_clock": "",
+            "testing.FakeClock": "advance time",
             "testing.FaultPlan": "begin happened wait resume end",
         },
     ),

@@ -23,6 +23,17 @@ class Time:
         monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
+def test_it_goes_forward_also_while_it_is_held() -> None:
+    clock = HoldClock()
+    clock.hold(True)
+    deadline = Deadline(clock.now, 60)
+    clock.advance(59)
+    assert deadline.left() == pytest.approx(1)
+    clock.hold(False)
+    clock.advance(2)
+    assert deadline.left() < 0
+
+
 def test_it_is_suspended_while_held_and_continues_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     time, clock = Time(monkeypatch), HoldClock()
     start = clock.now()

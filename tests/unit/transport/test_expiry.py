@@ -56,6 +56,21 @@ def expiry(timers: Timers, clock: HoldClock) -> Expiry:
     return Expiry(clock, timers.later)
 
 
+def test_it_looks_when_the_clock_has_gone_forward(timers: Timers, expiry: Expiry, clock: HoldClock) -> None:
+    first, second = Call(), Call()
+    expiry.add(first, 20)
+    expiry.add(second, 60)
+    assert expiry.due() == clock.now() + 20
+    clock.hold(True)
+    clock.advance(30)
+    expiry.look()
+    assert (first.expired, second.expired) == ([20], []) and expiry.due() == clock.now() + 30
+    clock.hold(False)
+    timers.go_to(131)
+    timers.go_to(200)
+    assert second.expired == [60]
+
+
 def test_what_is_not_done_in_time_expires(timers: Timers, expiry: Expiry) -> None:
     late, soon, answered = Call(), Call(), Call()
     for call, seconds in ((late, 3.0), (soon, 1.0), (answered, 2.0)):
