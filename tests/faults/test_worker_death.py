@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh
+from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh, testing
 from meshrt.errors import SupervisionError
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.program import start_root
@@ -237,12 +237,11 @@ def test_many_ranks_of_one_agent_die_together() -> None:
 
 @pytest.mark.row("X3")
 def test_the_error_of_a_call_names_every_rank_that_is_dead_when_it_is_looked_at() -> None:
-    victims = proc_mesh(n=6).spawn("victim", Victim)
-    pids = victims.pid.call().get(LONG).values()
-    pending = victims.wait_for.call("/nowhere/gate")
-    for rank in (4, 1, 2):
-        os.kill(pids[rank], signal.SIGKILL)
-    wait_until(lambda: lost(victims.pid.call().exception(LONG)) == [1, 2, 4], LONG)
+    mesh = proc_mesh(n=6)
+    victims = mesh.spawn("victim", Victim)
+    with testing.faults(mesh, testing.kill([4, 1, 2], at=testing.call("wait_for"))) as plan:
+        pending = victims.wait_for.call("/nowhere/gate")
+        plan.wait(LONG)
     error = pending.exception(LONG)
     assert lost(error) == [1, 2, 4] and "also lost: ranks 2,4" in str(error)
 
@@ -250,12 +249,24 @@ def test_the_error_of_a_call_names_every_rank_that_is_dead_when_it_is_looked_at(
 def test_ranks_that_were_stopped_afterwards_are_not_what_a_call_has_failed_by() -> None:
     mesh = proc_mesh(n=3)
     victims = mesh.spawn("victim", Victim)
-    pids = victims.pid.call().get(LONG).values()
-    pending = victims.wait_for.call("/nowhere/gate")
-    os.kill(pids[2], signal.SIGKILL)
-    wait_until(pending.done, LONG)
+    with testing.faults(mesh, testing.kill(2, at=testing.call("wait_for"))):
+        pending = victims.wait_for.call("/nowhere/gate")
+        wait_until(pending.done, LONG)
     mesh.stop(0).get(LONG)
     assert lost(pending.exception(LONG)) == [2]
+
+
+@pytest.mark.row("P1")
+@pytest.mark.parametrize("cls", [Victim, AsyncVictim])
+def test_between_a_call_and_its_answer(cls: type[Victim | AsyncVictim]) -> None:
+    """It has run, and the caller cannot know that."""
+    mesh = proc_mesh(n=2)
+    with testing.faults(mesh, testing.kill(1, at=testing.call("pid", 2, after=True))):
+        victims = mesh.spawn("victim", cls)
+        pids = victims.pid.call().get(LONG).values()
+        error = victims.pid.call().exception(LONG)
+    assert isinstance(error, ProcessDied) and error.may_have_run
+    check(error, "sigkill", 1, pids[1])
 
 
 @pytest.mark.row("P8")
