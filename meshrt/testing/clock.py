@@ -37,16 +37,18 @@ class FakeClock:
 
     Args:
         root: The program.
+        auto: See `fake_clock`.
     """
 
-    def __init__(self, root: Root) -> None:
-        self._root = root
+    def __init__(self, root: Root, *, auto: bool = False) -> None:
         self._driver = root.runtime.driver
         self._owner = threading.get_ident()
         self._now = 0.0
         self._lock = threading.RLock()
         self._ranks: list[OwnRanks] = []
         self._pause = threading.Event()
+        self._ended = threading.Event()
+        self._auto = threading.Thread(target=self._go_on, name="meshrt-clock", daemon=True) if auto else None
         #: Since when time passes by itself: monotonic seconds.
         self._released_at = 0.0
         self.released = False
@@ -128,7 +130,9 @@ class FakeClock:
         timers = [due for loop in self._loops() if (due := loop.due()) is not None]
         now = self._driver.clock.now()
         waits = [
-            deadline.left() for _, _, deadline in tuple(self._driver.waits.entries.values()) if deadline is not None
+            deadline.left()
+            for waiter, (_, _, deadline) in tuple(self._driver.waits.entries.items())
+            if deadline is not None and waiter != self._owner  # which has the time of the world
         ]
         left = [*waits, self._driver.expiry.due() - now]
         return min([*timers, *(self._now + seconds for seconds in left if seconds > 0)], default=math.inf)
@@ -169,6 +173,20 @@ class FakeClock:
                 )
             self._pause.wait(_LOOK)
 
+    def _go_on(self) -> None:
+        """Advance while the thread of the block waits for an answer, until the block ends. A thread of its own."""
+        while not self._ended.wait(_LOOK):
+            if not self._is_waiting(self._owner):
+                continue
+            with self._lock:
+                try:
+                    self._settle()
+                except MeshError:  # said by `advance`; a wait has its own time limit
+                    continue
+                moment = self._next()
+                if self._is_waiting(self._owner) and moment < math.inf and not self.released:
+                    self._go(max(moment, self._now))
+
     def _is_waiting(self, thread: int) -> bool:
         """Whether a thread waits for answers that have not come, and its time is not over."""
         entry = self._driver.waits.entries.get(thread)
@@ -189,9 +207,14 @@ class FakeClock:
 
         clock.of_thread = of_thread  # type: ignore[method-assign]  # undone by `end`
         clock.hold(True)
+        if self._auto is not None:
+            self._auto.start()
 
     def end(self) -> None:
         """Let time pass by itself, for actors that are left too."""
+        self._ended.set()
+        if self._auto is not None:
+            self._auto.join()
         del self._driver.clock.of_thread  # the method of the class is seen again
         self._driver.clock.hold(False)
         with self._lock:
@@ -208,7 +231,7 @@ def current_clock() -> FakeClock | None:
 
 
 @contextlib.contextmanager
-def fake_clock() -> Iterator[FakeClock]:
+def fake_clock(*, auto: bool = False) -> Iterator[FakeClock]:
     """A clock that the test sets: ``with fake_clock() as clock, local(Poller) as poller: ... clock.advance(60)``.
 
     It is the time of the event loops of actors of `local` and `local_mesh` blocks that begin within the block
@@ -216,13 +239,16 @@ def fake_clock() -> Iterator[FakeClock]:
     ``get(timeout)`` off the thread of this block, ``options(timeout=)``, the grace of these blocks. Not of
     ``time.time`` and ``time.sleep``, and not of other processes.
 
+    Args:
+        auto: Time also goes on by itself, from moment to moment, while the thread of the block waits for an answer (in
+            ``get()``, ``stop()``) and all actors are quiet. Not for answers of other processes: they take time.
     Raises:
         UsageError: Such a block runs already.
     """
     global _current
     if _current is not None:
         raise UsageError("fake_clock: there is one clock at a time, and the block of another one runs")
-    clock = _current = FakeClock(start_root())
+    clock = _current = FakeClock(start_root(), auto=auto)
     clock.begin()
     try:
         yield clock

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt import ActorError, CallTimeout, LocalEngine, ProcessDied, proc_mesh, testing
+from meshrt import ActorError, CallTimeout, LocalEngine, ProcessDied, proc_mesh
 from tests.faults.actors import AsyncVictim, Victim
 from tests.faults.watch import LONG, agents_with, all_gone, is_alive
 from tests.support.pausing import paused
@@ -27,10 +27,9 @@ SUSPICIOUS = 2.5
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_stopped_rank_is_not_dead(engine: LocalEngine | None) -> None:
     """The call's own time-out is the only limit, and the late answer is delivered."""
-    mesh = proc_mesh(hosts=2, gpus=1, engine=engine)
-    victims = mesh.spawn("victim", Victim)
+    victims = proc_mesh(hosts=2, gpus=1, engine=engine).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
-    with testing.faults(mesh, testing.stop("hosts=1", at=testing.call("echo"))):
+    with paused(pids[1]):
         call = victims.echo.call("late")
         with pytest.raises(CallTimeout) as caught:
             call.get(SUSPICIOUS)

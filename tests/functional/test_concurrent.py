@@ -195,15 +195,15 @@ def test_one_that_owes_its_answer_is_cancelled_with_its_call() -> None:
     assert ported.start.call_one("next").get(WAIT) == "next has begun"
 
 
-def test_those_that_run_when_their_actor_is_stopped_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshrt.actor.concurrent._GRACE", 0.1)
-    with testing.local_mesh(n=1) as mesh:
+def test_those_that_run_when_their_actor_is_stopped_are_cancelled_after_a_grace() -> None:
+    with testing.fake_clock(auto=True) as clock, testing.local_mesh(n=1) as mesh:
         ported = mesh.spawn("ported", Ported)
         started, held = ported.start.call_one("first"), ported.hold.call_one()
         assert started.get(WAIT) == "first has begun"
         events = ported.told.call_one().get(WAIT)
         assert events == ["held"]
         ported.stop()
+        assert clock.time() == 5
         with pytest.raises(MeshStopped):
             held.get(WAIT)
         assert started.get(WAIT) == "first has begun"

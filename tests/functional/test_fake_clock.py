@@ -129,6 +129,18 @@ def _waiting() -> list[object]:
     return list(start_root().runtime.driver.waits.entries)
 
 
+def test_time_goes_on_by_itself_while_the_test_waits() -> None:
+    with testing.fake_clock(auto=True) as clock, testing.local_mesh(n=2) as mesh:
+        pollers, asking = mesh.spawn("poller", Poller), mesh.spawn("asking", Asking)
+        assert pollers.slice(n=0).poll.call_one(60, 10).get(WAIT) == [60.0 * number for number in range(1, 11)]
+        assert asking.slice(n=0).ask.call_one(pollers.slice(n=1), 100, timeout=50).get(WAIT) == "no answer"
+        assert clock.time() == 650
+        clock.advance(50)
+        with pytest.raises(CallTimeout, match="the call was cancelled"):
+            pollers.poll.options(timeout=30).call(100).get(WAIT)
+        assert clock.time() == 730
+
+
 def test_the_grace_passes_at_once() -> None:
     with testing.fake_clock() as clock:
         with testing.local(Poller) as poller:

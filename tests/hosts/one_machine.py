@@ -22,6 +22,9 @@ ONE_MACHINE: Mapping[str, str] = {
     "functional/test_ends.py::test_an_agent_that_is_stopped_at_the_end_hides_no_failure": _AGENT,
     "functional/test_ends.py::test_an_agent_whose_stop_cannot_be_seen_yet_is_continued_too": _AGENT,
     f"functional/test_ends.py::{_LOST}": _KILLED,
+    "functional/test_fault_plans.py::test_a_rank_is_stopped_and_goes_on": (
+        "a rank on another machine cannot be continued by the script, and is refused such a fault"
+    ),
     "functional/test_limits.py::test_memory_that_would_not_suffice": _LIMITS,
     "functional/test_limits.py::test_open_files_that_would_not_suffice": _LIMITS,
     "functional/test_meshes.py::test_a_large_mesh_is_forked_with_what_each_rank_would_import": (
