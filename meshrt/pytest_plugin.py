@@ -169,13 +169,16 @@ class MeshesOfTest:
     def noting(self, make: MeshMaker) -> MeshMaker:
         """Return ``make``, whose meshes are noted, and have the faults of ``faults=``."""
 
-        def noted(*args: object, faults: FaultPlan | Iterable[Fault] | None = None, **settings: object) -> ProcMesh:
+        def noted(
+            *args: object, faults: FaultPlan | Fault | Iterable[Fault] | None = None, **settings: object
+        ) -> ProcMesh:
             mesh = make(*args, **settings)
             self._made.append(mesh)
             if faults is not None:
                 from meshrt.testing import FaultPlan  # start-up: as above
 
-                plan = faults if isinstance(faults, FaultPlan) else FaultPlan(*faults)
+                several = faults if isinstance(faults, Iterable) else [faults]
+                plan = faults if isinstance(faults, FaultPlan) else FaultPlan(*several)
                 plan.begin(mesh)
                 self.plans.append(plan)
             return mesh

@@ -51,9 +51,14 @@ class FaultPlan:
 
     Args:
         faults: What `kill`, `stop` and `cut` return.
+    Raises:
+        UsageError: One of them is something else.
     """
 
     def __init__(self, *faults: Fault) -> None:
+        wrong: list[object] = [each for each in faults if type(each) is not Fault]
+        if wrong:
+            raise UsageError(f"a plan of faults is made of what testing.kill, stop and cut return, not of {wrong[0]!r}")
         self._faults = faults
         self._name = secrets.token_hex(8)
         self._root: Root | None = None

@@ -114,6 +114,12 @@ def test_the_ranks_of_a_slice_and_calls_that_were_sent_only() -> None:
     plan.wait(WAIT)
 
 
+def test_a_fault_of_the_fixture(meshrt_mesh: MeshMaker) -> None:
+    steps = meshrt_mesh(gpus=2, faults=testing.cut(1, at=testing.call("step"))).spawn("steps", Steps)
+    with pytest.raises(LinkLost):
+        steps.step.call().get(WAIT)
+
+
 def test_a_plan_of_the_fixture(meshrt_mesh: MeshMaker) -> None:
     plan = testing.FaultPlan(testing.cut(1, at=testing.call("step")))
     steps = meshrt_mesh(gpus=2, faults=plan).spawn("steps", Steps)

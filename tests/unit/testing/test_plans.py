@@ -181,6 +181,8 @@ def test_refused(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = begun(program, kill(1, at=call("step")))
     with pytest.raises(UsageError, match="was begun before"):
         plan.begin(Mesh())
+    with pytest.raises(UsageError, match=r"made of what testing.kill, stop and cut return, not of \["):
+        FaultPlan([kill(1, at=call("step"))])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="is for a mesh of processes, as proc_mesh makes it, not for 'train'"):
         FaultPlan().begin("train")  # type: ignore[arg-type]
     program.begun = [Answered("m", (1,), Armed(True), {})]
