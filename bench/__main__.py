@@ -9,9 +9,10 @@ import signal
 import sys
 from typing import TypeAlias
 
+from bench.against import checked_out, summary
 from bench.machine import facts
 from bench.options import Options, parse
-from bench.peers import CONTESTANTS, Contestant, importable
+from bench.peers import CONTESTANTS, SUBJECT, Contestant, importable
 from bench.processes import adopt_orphans
 from bench.results import Results
 from bench.rows import Row
@@ -44,6 +45,15 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     adopt_orphans()
     chosen = [each for each in CONTESTANTS if each.name in options.peers]
+    if options.against is None:
+        return compare(options, chosen)
+    with checked_out(options.against) as other:
+        at = next(number for number, each in enumerate(chosen, 1) if each.name == SUBJECT)
+        return compare(options, [*chosen[:at], other, *chosen[at:]])
+
+
+def compare(options: Options, chosen: list[Contestant]) -> int:
+    """Measure and print; see `main`."""
     present = [each for each in chosen if each.installed()]
     machine = facts(present)
     for name, fact in machine.items():
@@ -66,6 +76,8 @@ def main(arguments: list[str]) -> int:
     print(f"\nmedian of {options.rounds} (meshrt's ratio), below it minimum - maximum\n")
     print(as_table(options.rows, names, results))
     print(f"\n{bar_summary(options.rows, results)}")
+    if options.against:
+        print(f"\n{summary(options.rows, options.against, results)}")
     if options.json:
         rows = as_document(options.rows, names, results)
         document = {"machine": machine, "quick": options.quick, "rows": rows, "problems": problems}
@@ -79,12 +91,12 @@ def run_rounds(options: Options, runs: Runs, present: list[Contestant], results:
     for number in range(1, options.rounds + 1):
         results.begin_round()
         for (scenario, ranks), rows in runs.items():
-            for each in present:
+            for each in present if number % 2 else reversed(present):  # what comes first in a run may be slower
                 if not each.plays(scenario):
                     continue
                 progress(f"round {number}/{options.rounds}: {each.name} {scenario} {ranks}")
                 try:
-                    values = measure(each.name, scenario, ranks, quick=options.quick, timeout=options.timeout)
+                    values = measure(each, scenario, ranks, quick=options.quick, timeout=options.timeout)
                 except RunError as error:
                     problems.append(f"{each.name} {scenario} {ranks}, round {number}: {error}")
                     progress("")

@@ -4,14 +4,15 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.peers import CONTESTANTS
+from bench.against import LEAST_ROUNDS, commit_of
+from bench.peers import CONTESTANTS, SUBJECT
 from bench.rows import ON_REQUEST, Row, choose, table_rows
 
 __all__ = ["Options", "parse"]
 
 
 class Options(NamedTuple):
-    """What to measure, how often, and where the numbers go."""
+    """What to measure, how often, and where the numbers go; ``against``: a commit of meshrt, as a short hash."""
 
     peers: tuple[str, ...]
     rows: list[Row]
@@ -19,6 +20,7 @@ class Options(NamedTuple):
     quick: bool
     timeout: float
     json: Path | None
+    against: str | None
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -46,16 +48,18 @@ def parse(arguments: list[str]) -> Options:
         prog="python -m bench",
         description="Measure meshrt and its peers, interleaved, each run in a fresh process.",
     )
-    parser.add_argument("--peers", type=words, default=tuple(known), help=f"of {','.join(known)}")
+    parser.add_argument("--peers", type=words, help=f"of {','.join(known)}; default all, with --against {SUBJECT}")
+    parser.add_argument("--against", metavar="REF", help="compare with meshrt at another commit, and say what differs")
     parser.add_argument("--rows", type=words, help="keys, scenarios or beginnings of keys: cold,one,death")
-    parser.add_argument("--rounds", type=count, help="default 3, with --quick 1")
+    parser.add_argument("--rounds", type=count, help=f"default 3, with --quick 1, with --against {LEAST_ROUNDS}")
     parser.add_argument("--sizes", type=numbers, help="of the cold start; default 4,16,64, with --quick 4,16")
     parser.add_argument("--ranks", type=count, default=16, help="of the other rows; default 16")
     parser.add_argument("--quick", action="store_true", help="a fifth of the repetitions, and one round")
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds a run; default 180")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values into this file")
     given = parser.parse_args(arguments)
-    if unknown := [name for name in given.peers if name not in known]:
+    peers = given.peers or ((SUBJECT,) if given.against else tuple(known))
+    if unknown := [name for name in peers if name not in known]:
         parser.error(f"unknown peers: {', '.join(unknown)}; there are {', '.join(known)}")
     rows = table_rows(given.sizes or ((4, 16) if given.quick else (4, 16, 64)), given.ranks)
     if given.rows:
@@ -65,5 +69,11 @@ def parse(arguments: list[str]) -> Options:
             parser.error(str(error))
     else:
         rows = [row for row in rows if row.scenario not in ON_REQUEST]
-    rounds = given.rounds or (1 if given.quick else 3)
-    return Options(given.peers, rows, rounds, given.quick, given.timeout, given.json)
+    rounds = given.rounds or (LEAST_ROUNDS if given.against else 1 if given.quick else 3)
+    if given.against and (SUBJECT not in peers or rounds < LEAST_ROUNDS):
+        parser.error(f"--against needs {SUBJECT} among the peers, and {LEAST_ROUNDS} rounds or more")
+    try:
+        against = commit_of(given.against) if given.against else None
+    except ValueError as error:
+        parser.error(str(error))
+    return Options(peers, rows, rounds, given.quick, given.timeout, given.json, against)

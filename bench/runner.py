@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from bench.peers import Contestant
 from bench.processes import descendants, kill_descendants
 from bench.scenarios import Values
 
@@ -35,7 +36,7 @@ class RunError(Exception):
         return "\n    | ".join([self.reason, *self.output.splitlines()[-TAIL_LINES:]])
 
 
-def measure(name: str, scenario: str, ranks: int, *, quick: bool, timeout: float) -> Values:
+def measure(contestant: Contestant, scenario: str, ranks: int, *, quick: bool, timeout: float) -> Values:
     """Run one scenario with one contestant in a fresh interpreter and return its values.
 
     The caller must have called :func:`bench.processes.adopt_orphans`.
@@ -45,10 +46,10 @@ def measure(name: str, scenario: str, ranks: int, *, quick: bool, timeout: float
     """
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         result = Path(folder, "result")
-        command = ["-m", "bench.child", name, scenario, str(ranks), str(int(quick)), str(result)]
+        command = ["-m", "bench.child", contestant.module, scenario, str(ranks), str(int(quick)), str(result)]
         with Path(folder, "output").open("w+") as output:
             begin = time.perf_counter()
-            with started([sys.executable, *command], folder, output) as process:
+            with started([sys.executable, *command], folder, output, contestant.path) as process:
                 if scenario == "orphans":
                     return count_orphans(process, result, output, timeout)
                 wait_for_exit(process, output, timeout)
@@ -60,15 +61,17 @@ def measure(name: str, scenario: str, ranks: int, *, quick: bool, timeout: float
 
 
 @contextmanager
-def started(command: list[str], folder: str, output: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in ``folder``, in a session of its own; at the end kill it and all below it."""
+def started(command: list[str], folder: str, output: IO[str], first: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in ``folder``, in a session of its own; at the end kill it and all below it.
+
+    ``first``: where Python looks for modules first.
+    """
     # Compiling every module anew at each start is not what a user of any peer pays.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env={**inherited, "PYTHONPATH": path, "TMPDIR": folder},
+        env={**inherited, "PYTHONPATH": search_path(first), "TMPDIR": folder},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -81,6 +84,11 @@ def started(command: list[str], folder: str, output: IO[str]) -> Iterator[subpro
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         kill_descendants()
+
+
+def search_path(first: str) -> str:
+    """Return the PYTHONPATH of a run: ``first``, if it is not "", comes before this checkout."""
+    return os.pathsep.join(filter(None, [first, str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def wait_for_exit(process: subprocess.Popen[bytes], output: IO[str], timeout: float) -> None:

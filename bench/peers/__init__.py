@@ -37,12 +37,21 @@ def importable(package: str) -> bool:
 
 
 class Contestant(NamedTuple):
-    """A column of the table: the module ``bench.peers.<name>``, what it needs, and what it plays of `ELSEWHERE`."""
+    """A column of the table: what it needs, and what it plays of `ELSEWHERE`.
+
+    ``path``: a folder with another commit of its package (`bench.against`), which is named by that commit.
+    """
 
     name: str
     package: str
     distribution: str | None = None
     more: tuple[str, ...] = ()
+    path: str = ""
+
+    @property
+    def module(self) -> str:
+        """Return the module of `bench.peers` that measures it."""
+        return self.name if not self.path else self.package
 
     def plays(self, scenario: str) -> bool:
         """Say whether it can be measured in a scenario."""
@@ -56,6 +65,8 @@ class Contestant(NamedTuple):
         """Return the installed version; ``checkout`` when the package is not installed but there."""
         if self.distribution is None:
             return "standard library"
+        if self.path:
+            return "another commit of meshrt"
         from importlib.metadata import PackageNotFoundError, version  # not in the memory of the actors: 2 MiB
 
         try:

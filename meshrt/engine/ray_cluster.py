@@ -112,7 +112,7 @@ class _Call:
     def __init__(self, reference: object) -> None:
         self._reference = reference
 
-    def get(self, seconds: float | None = None) -> Any:
+    def get(self, seconds: float | None = None) -> object:
         ray = _ray()
         try:
             return ray.get(self._reference, timeout=seconds)

@@ -52,8 +52,8 @@ class Memory(NamedTuple):
     own: int
     place: Place | None
     size: int
-    owner: Any = None
-    inside: Iterator[Any] | None = None
+    owner: object = None
+    inside: Iterator[object] | None = None
     unknown: str = ""
 
 
@@ -119,11 +119,11 @@ class Buffers:
     def _get(self, array: Any, name: str) -> Any:
         return vars(self._array)[name].__get__(array)
 
-    def _of_array(self, array: Any) -> Memory:
+    def _of_array(self, array: object) -> Memory:
         base, nbytes = self._get(array, "base"), int(self._get(array, "nbytes"))
         own = int(vars(self._array)["__sizeof__"](array))
         dtype = self._get(array, "dtype")
-        inside: Iterator[Any] | None = iter(self._get(array, "flat")) if dtype.kind == "O" else None
+        inside: Iterator[object] | None = iter(self._get(array, "flat")) if dtype.kind == "O" else None
         unknown = "objects in a structured array" if dtype.hasobject and inside is None else ""
         if base is not None and class_name(base) != "PyCapsule":
             unknown = unknown or ("" if self._lends(type(base)) else f"memory of a {class_name(base)}")
@@ -135,7 +135,7 @@ class Buffers:
         place = (HOST, address) if nbytes else None
         return Memory(own - nbytes if owns else own, place, nbytes, None, inside, unknown)
 
-    def _of_void(self, record: Any) -> Memory:
+    def _of_void(self, record: object) -> Memory:
         """Return what an element of a structured array holds: the whole array, unless it is a copy."""
         members, own = vars(self._void), object.__sizeof__(record)
         base, dtype = members["base"].__get__(record), members["dtype"].__get__(record)

@@ -37,7 +37,7 @@ class Source(Protocol):
     @property
     def copied(self) -> bool: ...
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[object]:
         """Return the next objects, `SLICE` at most."""
         ...
 
@@ -47,11 +47,11 @@ class Lying:
 
     copied = lost = False
 
-    def __init__(self, items: Iterator[Any]) -> None:
+    def __init__(self, items: Iterator[object]) -> None:
         self._items = items
         self.over = False
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[object]:
         """Return the next objects; `over` is set when fewer than `SLICE` come."""
         items = list(islice(self._items, SLICE))
         self.over = len(items) < SLICE
@@ -68,12 +68,12 @@ class Copied:
 
     copied, lost = True, False
 
-    def __init__(self, pieces: Iterator[list[list[Any]]]) -> None:
+    def __init__(self, pieces: Iterator[list[list[object]]]) -> None:
         self._pieces = pieces
         self._copies = self._next()
         self.over = not self._copies
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[object]:
         """Return some objects of the copy that has most left: a slice is of one kind, and soon all kinds were seen."""
         copy = max(self._copies, key=len)
         items = copy[-SLICE:]
@@ -83,11 +83,11 @@ class Copied:
             self.over = not self._copies
         return items
 
-    def _next(self) -> list[list[Any]]:
+    def _next(self) -> list[list[object]]:
         return next(filter(any, self._pieces), [])
 
 
-def keys_and_values(objects: list[dict[Any, Any]], at_once: int) -> Source:
+def keys_and_values(objects: list[dict[object, object]], at_once: int) -> Source:
     """Return a source for small dicts: ``at_once`` of them are copied at a time."""
     batches = (objects[start : start + at_once] for start in range(0, len(objects), at_once))
     return Copied(
@@ -95,35 +95,35 @@ def keys_and_values(objects: list[dict[Any, Any]], at_once: int) -> Source:
     )
 
 
-def keys(each: dict[Any, Any]) -> list[Any]:
+def keys(each: dict[object, object]) -> list[object]:
     """Return the keys of a dict, even if its class overrides ``__iter__``."""
     return list(chain.from_iterable(map(dict.__iter__, (each,))))  # from its iterator to the last key in one call
 
 
-def _of_list(each: list[Any]) -> tuple[Source, int]:
+def _of_list(each: list[object]) -> tuple[Source, int]:
     return Followed(lambda start, stop: each[start:stop], each.__len__), len(each)
 
 
-def _of_deque(each: deque[Any]) -> tuple[Source, int]:
-    def read(start: int, stop: int) -> list[Any]:
+def _of_deque(each: deque[object]) -> tuple[Source, int]:
+    def read(start: int, stop: int) -> list[object]:
         return list(islice(chain.from_iterable((each,)), start, stop))  # its iterator is made when it is read
 
     return Followed(read, each.__len__, _PIECE), len(each)
 
 
-def _unchanging(each: tuple[Any, ...] | frozenset[Any]) -> tuple[Source, int]:
+def _unchanging(each: tuple[object, ...] | frozenset[object]) -> tuple[Source, int]:
     return Lying(iter(each)), len(each)
 
 
-def _of_set(each: set[Any]) -> tuple[Source, int]:
+def _of_set(each: set[object]) -> tuple[Source, int]:
     return Copied(_pieces((each,), len(each))), len(each)
 
 
-def _of_dict(each: dict[Any, Any]) -> tuple[Source, int]:
+def _of_dict(each: dict[object, object]) -> tuple[Source, int]:
     return Copied(_pieces((each.values(), each), len(each))), 2 * len(each)
 
 
-def _pieces(views: tuple[Iterable[Any], ...], length: int) -> Iterator[list[list[Any]]]:
+def _pieces(views: tuple[Iterable[object], ...], length: int) -> Iterator[list[list[object]]]:
     for start in range(0, length, _PIECE):
         stop = min(start + _PIECE, length)
         # The chain asks the view for its iterator only when the list asks the chain: no thread can write in between.

@@ -172,7 +172,7 @@ def entries(rows: Iterable[VariableRow]) -> Iterator[tuple[Name, int, SizeRow]]:
                 yield name, rank, size
 
 
-def plain(document: Document, **more: object) -> dict[str, Any]:
+def plain(document: Document, **more: object) -> dict[str, object]:
     """Return a document as JSON has it; ``more``: further keys. (Any: what JSON holds.)"""
     facts: dict[str, Any] = msgspec.to_builtins(document)
     for row in (*facts.get("references", ()), *facts.get("references_ended", ())):

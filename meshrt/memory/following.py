@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import getrefcount
-from typing import Any
 
 __all__ = ["SLICE", "Followed"]
 
@@ -34,15 +33,15 @@ class Followed:
         over, lost: As in `meshrt.memory.contents.Source`.
     """
 
-    def __init__(self, read: Callable[[int, int], list[Any]], size: Callable[[], int], step: int = SLICE) -> None:
+    def __init__(self, read: Callable[[int, int], list[object]], size: Callable[[], int], step: int = SLICE) -> None:
         self._read = read
         self._size = size
         self._step = step
         self._left = size()
-        self._copy: list[Any] = []
+        self._copy: list[object] = []
         #: The first object; the anchor, with which the next piece begins, and the index where it was.
-        self._first: Any = None
-        self._anchor: Any = None
+        self._first: object = None
+        self._anchor: object = None
         self._at = -1
         self.lost = False
         if step > SLICE:
@@ -54,7 +53,7 @@ class Followed:
         """Whether the objects that are left are copies."""
         return bool(self._copy)
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[object]:
         """Return the next objects, in no order."""
         if not self._copy:
             self._copy = self._piece()
@@ -66,7 +65,7 @@ class Followed:
         self.over = not self._left and not self._copy
         return items
 
-    def _piece(self) -> list[Any]:
+    def _piece(self) -> list[object]:
         count = min(self._step, self._left)
         if self._at < 0:
             begin, items = 0, self._read(0, count)
@@ -84,7 +83,7 @@ class Followed:
         self._left -= kept
         return items
 
-    def _next(self, count: int) -> tuple[int, list[Any]]:
+    def _next(self, count: int) -> tuple[int, list[object]]:
         """Return where the next piece begins, and its objects."""
         for _ in range(_ATTEMPTS):
             found = self._read(self._at, self._at + count)

@@ -105,7 +105,7 @@ class Child(NamedTuple):
     brackets: str
     key: Any
     number: int
-    value: Any
+    value: object
 
     def of(self, parent: Variable) -> Variable:
         """Return this child of ``parent`` as a variable."""
@@ -128,7 +128,7 @@ def children(value: Any) -> tuple[list[Child], int]:
             found += [Child("item", "[]", (key,), index, each) for index, (key, each) in enumerate(items)]
             count += dict.__len__(value)
         elif id(base) in _PLACED or id(base) in _UNPLACED:
-            iterate: Callable[[Any], Iterator[Any]] = vars(base)["__iter__"]
+            iterate: Callable[[object], Iterator[object]] = vars(base)["__iter__"]
             elements = list(islice(chain.from_iterable(map(iterate, (value,))), MOST))
             if id(base) in _PLACED:
                 found += [Child("element", "[]", None, index, each) for index, each in enumerate(elements)]

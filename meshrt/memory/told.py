@@ -20,8 +20,8 @@ _POINTER = 8
 _MOST_INLINE = 29
 
 
-def _of_zone(zone: datetime.timezone) -> Iterable[Any]:
-    arguments: Iterable[Any] = datetime.timezone.__getinitargs__(zone)  # type: ignore[attr-defined]  # for copy, pickle
+def _of_zone(zone: datetime.timezone) -> Iterable[object]:
+    arguments: Iterable[object] = datetime.timezone.__getinitargs__(zone)  # type: ignore[attr-defined]  # for copy, pickle
     return arguments
 
 

@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from meshrt.files import is_library_file
 from meshrt.hooks.facts import ActorState, Variable
@@ -22,11 +22,11 @@ from meshrt.inspect.variables import attributes
 
 __all__ = ["Facts", "all_variables", "facts_of", "namespaces", "own_names", "slots", "type_name"]
 
-_CLASS_NAME: Callable[[Any], str] = vars(type)["__name__"].__get__
+_CLASS_NAME: Callable[[object], str] = vars(type)["__name__"].__get__
 #: Returns the names of a module, even if its class is a user's subclass.
-_MODULE_NAMES: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
+_MODULE_NAMES: Callable[[object], dict[str, object]] = vars(ModuleType)["__dict__"].__get__
 #: Classes whose number of elements is worth showing.
-_LENGTHS: dict[int, Callable[[Any], int]] = {
+_LENGTHS: dict[int, Callable[[object], int]] = {
     id(cls): vars(cls)["__len__"] for cls in (list, tuple, deque, dict, set, frozenset, str, bytes, bytearray)
 }
 
@@ -69,7 +69,7 @@ def _of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
                         yield Variable(actor.name, "global", f"{module}.{name}", value)
 
 
-def namespaces(actors: Sequence[ActorState]) -> Iterator[Any]:
+def namespaces(actors: Sequence[ActorState]) -> Iterator[object]:
     """Yield the objects that no walk enters: actors, and modules with the values of their names."""
     for actor in actors:
         if actor.instance is not None:
@@ -82,7 +82,7 @@ def namespaces(actors: Sequence[ActorState]) -> Iterator[Any]:
     yield sys.modules
 
 
-def type_name(value: Any) -> str:
+def type_name(value: object) -> str:
     """Return the class of a value as a user knows it: ``list``, ``numpy.ndarray``, ``train.Batch``."""
     module, name = module_name(type(value)), class_name(value)
     return name if module == "builtins" else f"{module}.{name}"
@@ -97,7 +97,7 @@ class Facts(TypedDict, total=False):
     device: str
 
 
-def facts_of(value: Any) -> Facts:
+def facts_of(value: object) -> Facts:
     """Return the length of a built-in container, and the type code of an array; {} for other values."""
     if type(value) is memoryview:
         return _of_view(value)
@@ -124,7 +124,7 @@ def _own_classes(cls: type) -> list[type]:
     return [base for base in bases(cls) if any(True for _ in _globals_of(base))]
 
 
-def _globals_of(cls: type) -> Iterator[dict[str, Any]]:
+def _globals_of(cls: type) -> Iterator[dict[str, object]]:
     """Yield the names of the modules in which the methods of a user's class were written.
 
     Methods refer to these names even if the class came as a pickle by value, and its module is not loaded.
@@ -138,7 +138,7 @@ def _globals_of(cls: type) -> Iterator[dict[str, Any]]:
                 yield value.__globals__
 
 
-def own_names(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def own_names(names: Mapping[str, object]) -> list[tuple[str, object]]:
     """Return the names of a module or a class with their values, without those that Python sets."""
     return [
         (name, value)
@@ -147,7 +147,7 @@ def own_names(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def slots(instance: Any) -> Iterator[tuple[str, Any]]:
+def slots(instance: object) -> Iterator[tuple[str, object]]:
     """Yield the instance variables of an object that are in slots."""
     for cls in bases(type(instance)):
         for name, slot in list(type.__dict__["__dict__"].__get__(cls).items()):

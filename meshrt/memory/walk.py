@@ -106,7 +106,7 @@ class Walk:
         kinds: Kinds,
         holders: Marks,
         number: int,
-        value: Any,
+        value: object,
         note: Callable[[int], None],
         places: dict[Place, int],
     ) -> None:
@@ -168,11 +168,11 @@ class Walk:
             alone = 0 if twice else _ALONE
             self._parts.append(Part(source, holder, alone, total, below, pending, before, self._shown))
 
-    def _push_copy(self, copy: list[Any], holder: int, *, twice: bool = False, shown: int = 0) -> None:
+    def _push_copy(self, copy: list[object], holder: int, *, twice: bool = False, shown: int = 0) -> None:
         total = len(copy)  # the list shrinks while it is looked at
         self._push(Copied(iter([[copy]])), holder, total=total, twice=twice, shown=shown)
 
-    def _look(self, items: list[Any], part: Part) -> None:
+    def _look(self, items: list[object], part: Part) -> None:
         """Take the objects that this walk has not met."""
         self._below = part.below
         self._pending = part.pending * len(items) / part.total if part.total else part.pending
@@ -185,11 +185,11 @@ class Walk:
         if items:
             self._take(items, part.holder)
 
-    def _meet(self, items: list[Any]) -> None:
+    def _meet(self, items: list[object]) -> None:
         """Take the objects, which have several referrers, that this walk has not met."""
         regions, add, mark = self._holders.objects.regions, self._holders.objects.add, self._number + _MARK
-        new: list[Any] = []
-        earlier: dict[int, list[Any]] = {}
+        new: list[object] = []
+        earlier: dict[int, list[object]] = {}
         for each in items:
             address = id(each)
             numbers = regions.get(address >> REGION)
@@ -209,13 +209,13 @@ class Walk:
             # An earlier walk has reached their referrer too, but it was ended before: it will find these to be ours.
             self._take(new, NO_VARIABLE)
 
-    def _take(self, objects: list[Any], holder: int) -> None:
+    def _take(self, objects: list[object], holder: int) -> None:
         """Count objects, and put their referents on the list."""
         classes = set(map(id, map(type, objects)))  # by identity: a metaclass may compare
         if classes <= _PLAIN:
             self._take_plain(objects, holder, classes)
             return
-        by_class: dict[int, list[Any]] = {}
+        by_class: dict[int, list[object]] = {}
         for each in objects:
             by_class.setdefault(id(type(each)), []).append(each)
         plain = [each for cls, members in by_class.items() if cls in _PLAIN for each in members]
@@ -286,16 +286,16 @@ class Walk:
         if kind.is_dict:
             self._push(Lying(chain.from_iterable(map(keys, objects))), holder, twice=True)
 
-    def _count_attributes(self, referents: list[Any], holder: int) -> None:
+    def _count_attributes(self, referents: list[object], holder: int) -> None:
         """Count the array that holds the instance variables of an object."""
         if len(referents) != 2 or type(referents[0]) is not dict:  # otherwise they have become a dict
             self._count(inline_values(len(referents) - 1), 0, holder)  # one is its class
 
-    def _take_buffers(self, kind: Kind, objects: list[Any], holder: int) -> None:
+    def _take_buffers(self, kind: Kind, objects: list[object], holder: int) -> None:
         """Count arrays of one class; what they refer to is looked at together: a slice for each would take longer."""
         below = self._below
-        owners: list[Any] = []
-        referents: list[Any] = []
+        owners: list[object] = []
+        referents: list[object] = []
         of_owners = 0
         for each in objects:
             try:
@@ -321,7 +321,7 @@ class Walk:
         if owners:
             self._push_copy(owners, holder, shown=of_owners)
 
-    def _take_reference(self, reference: ObjectRef[Any], holder: int) -> None:
+    def _take_reference(self, reference: ObjectRef[object], holder: int) -> None:
         """Count what a reference keeps in shared memory, once in all; the reference itself takes almost no memory."""
         beside = reference.nbytes
         for start, size in reference.pieces():
@@ -357,7 +357,7 @@ class Walk:
             self._shared[holder] = self._shared.get(holder, 0) + size
 
 
-def _held_by_function(function: FunctionType) -> list[Any]:
+def _held_by_function(function: FunctionType) -> list[object]:
     """Return what belongs to a function: its defaults, closure and attributes; not its module."""
     elsewhere = (id(function.__globals__), id(builtins.__dict__))
     return [each for each in get_referents(function) if id(each) not in elsewhere]
@@ -365,7 +365,7 @@ def _held_by_function(function: FunctionType) -> list[Any]:
 
 def _references_of_one_alone() -> int:
     """Return the ``getrefcount`` that `Walk._look` sees for an object with one referrer, a container."""
-    container: list[Any] = [[] for _ in range(2)]
+    container: list[object] = [[] for _ in range(2)]
     items = Lying(iter(container)).take()
     return max(list(map(getrefcount, items)))
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, TypeGuard
 
 from meshrt.errors import UsageError
 from meshrt.show.streams import write_out
@@ -45,11 +45,11 @@ class Schema:
     name: str
     version: int
 
-    def document(self, facts: Mapping[str, object]) -> dict[str, Any]:
+    def document(self, facts: Mapping[str, object]) -> dict[str, object]:
         """Return a document of this schema; ``schema`` and ``version`` are its first keys."""
         return {"schema": self.name, "version": self.version, **facts}
 
-    def is_of(self, document: object) -> TypeGuard[dict[str, Any]]:
+    def is_of(self, document: object) -> TypeGuard[dict[str, object]]:
         """Whether an object that was read is a document of this schema, of any version."""
         return isinstance(document, dict) and document.get("schema") == self.name
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 from msgspec import Meta
 
@@ -161,7 +161,7 @@ def spot_at(address: int) -> Spot | None:
 
 
 def _memory_of(view: memoryview) -> object:
-    found: Any = view
+    found: object = view
     while isinstance(found, memoryview):
         found = found.obj
     return found

@@ -209,7 +209,7 @@ def decode(payload: memoryview | bytes | Unreceived | Outside, lengths: Lengths)
         raise MemoryError(f"no memory is left for what a message of {size} bytes holds") from error
 
 
-def _decode_outside(payload: Unreceived | Outside, lengths: Lengths) -> Any:
+def _decode_outside(payload: Unreceived | Outside, lengths: Lengths) -> object:
     if isinstance(payload, Unreceived):
         raise payload.error()
     came = payload.payload
@@ -219,7 +219,7 @@ def _decode_outside(payload: Unreceived | Outside, lengths: Lengths) -> Any:
         return _load(memoryview(came), lengths, payload)
 
 
-def _load(view: memoryview, lengths: Lengths, outside: Outside | None) -> Any:
+def _load(view: memoryview, lengths: Lengths, outside: Outside | None) -> object:
     buffers = []
     position = 0
     for length in lengths:

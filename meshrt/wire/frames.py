@@ -207,7 +207,7 @@ class FrameDecoder:
         max_frame: int = DATA_MAX,
         max_payload: int = PAYLOAD_MAX,
         lost: Callable[[Unreceived], None] | None = None,
-        place: Callable[[int, Any, int], memoryview | None] | None = None,
+        place: Callable[[int, object, int], memoryview | None] | None = None,
     ) -> None:
         self._place = place
         self._max_frame = max_frame

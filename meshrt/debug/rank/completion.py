@@ -12,7 +12,6 @@ import keyword
 import re
 from collections.abc import Mapping
 from types import MemberDescriptorType, ModuleType
-from typing import Any
 
 from meshrt.inspect.values import stored
 
@@ -23,7 +22,7 @@ _CHAIN = re.compile(r"(?:[^\W\d]\w*\s*\.\s*)*(?:[^\W\d]\w*)?$")
 _MOST = 500
 
 
-def complete(text: str, *namespaces: Mapping[str, Any]) -> list[str]:
+def complete(text: str, *namespaces: Mapping[str, object]) -> list[str]:
     """Return the completions of the last word of ``text``, sorted: ``p len(self.mo`` -> ``["len(self.model", ...]``.
 
     Args:
@@ -64,8 +63,8 @@ def _stored(value: object, name: str) -> object:
     return found
 
 
-def _names_of(value: Any) -> set[str]:
-    names: set[Any] = set()
+def _names_of(value: object) -> set[str]:
+    names: set[object] = set()
     for cls in type.__dict__["__mro__"].__get__(type(value)):
         names.update(type.__dict__["__dict__"].__get__(cls))
     if issubclass(type(value), type):

@@ -192,12 +192,12 @@ class _Output(io.StringIO):
         raise EOFError("input() has no input in an expression")
 
 
-def namespace_of(actor: ActorState) -> dict[str, Any]:
+def namespace_of(actor: ActorState) -> dict[str, object]:
     """Return the names that an expression in ``actor`` sees: ``self``, and the globals of its class's module, or of
     the script that it runs. Of a module that the rank has by value, those are its class and what that uses.
     """
     cls = type(actor.instance)
-    names: Mapping[str, Any] = {}
+    names: Mapping[str, object] = {}
     module = sys.modules.get(cls.__module__)
     if actor.script is not None:
         names = actor.script
@@ -222,7 +222,7 @@ def _what_is(value: Any) -> tuple[str, Facts | None]:
     return str(type(value)), None
 
 
-_COMMANDS: dict[str, Callable[[Any], tuple[str, Facts | None]]] = {
+_COMMANDS: dict[str, Callable[[object], tuple[str, Facts | None]]] = {
     "p": describe,
     "pp": describe_pretty,
     "whatis": _what_is,

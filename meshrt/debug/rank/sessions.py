@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import get_ident
 from types import FrameType
-from typing import Any
 
 from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.session import RankSession
@@ -214,7 +213,7 @@ def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
                 yield from local_variables(session.call.actor, frame, line, _names(pdb, frame))
 
 
-def _names(pdb: PdbAdapter, frame: FrameType) -> Mapping[str, Any]:
+def _names(pdb: PdbAdapter, frame: FrameType) -> Mapping[str, object]:
     if frame is pdb.frame:
         return pdb.names  # as the user sees them; an assignment to the frame's own may be pending
     names = frame.f_locals

@@ -19,16 +19,16 @@ class StandIn:
 
     __slots__ = ("__weakref__", "_routed", "_stream", "_target")
 
-    def __init__(self, routed: Mapping[int, Any], stream: Any, target: Any) -> None:
+    def __init__(self, routed: Mapping[int, object], stream: object, target: object) -> None:
         object.__setattr__(self, "_routed", routed)
         object.__setattr__(self, "_stream", stream)
         object.__setattr__(self, "_target", target)
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         # Also `__class__`: isinstance(sys.stdout, io.TextIOBase) gives the answer of the stream.
         return getattr(_here(self), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(_target(self), name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -42,10 +42,10 @@ class StandIn:
     def __next__(self) -> str:
         return str(next(_here(self)))
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> object:
         return _here(self).__enter__()
 
-    def __exit__(self, *exc_info: object) -> Any:
+    def __exit__(self, *exc_info: object) -> object:
         return _here(self).__exit__(*exc_info)
 
     def __dir__(self) -> Any:
@@ -55,14 +55,14 @@ class StandIn:
         return repr(_here(self))
 
 
-def unwrapped(stream: Any) -> Any:
+def unwrapped(stream: object) -> object:
     """Return the stream that a `StandIn` stands for, or ``stream`` itself."""
     while type(stream) is StandIn:
         stream = object.__getattribute__(stream, "_target")
     return stream
 
 
-def _target(stand_in: StandIn) -> Any:
+def _target(stand_in: StandIn) -> object:
     target = object.__getattribute__(stand_in, "_target")
     return _nowhere if target is None else target
 

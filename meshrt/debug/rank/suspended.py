@@ -49,7 +49,7 @@ def _attribute(awaited: Any, name: str) -> Any:
     return None
 
 
-def _next_task(waiter: Any) -> Any:
+def _next_task(waiter: object) -> object:
     if hasattr(waiter, "get_coro"):
         return waiter
     left = [child for child in getattr(waiter, "_children", ()) if not child.done()]
