@@ -112,11 +112,12 @@ def tell_without_end(registrar: Registrar, numbers: Iterator[int]) -> None:
 
 
 def test_a_store_that_was_told_in_vain_is_told_when_it_reads_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.01)
     registrar, store = pair
     numbers = itertools.count()
-    with pytest.raises(StoreTimeout, match="pid 1"):
-        tell_without_end(registrar, numbers)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(module, "_PATIENCE", 0.01)
+        with pytest.raises(StoreTimeout, match="pid 1"):
+            tell_without_end(registrar, numbers)
     assert not registrar.lost
     told = all_told(registrar, store)
     assert [message.segment for message in told if isinstance(message, Share)] == list(range(next(numbers)))
