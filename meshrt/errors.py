@@ -37,6 +37,7 @@ Facts are attributes, text is made in ``__str__``. Every class survives pickling
 from __future__ import annotations
 
 import signal as _signal
+import sys
 import time as _time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from meshrt.escapes import escaped
-from meshrt.files import RUNTIME_FILES
+from meshrt.files import RUNTIME_FILES, users_part
 from meshrt.origins import RankPlace, RemoteException
 from meshrt.ranks import fold_ranks
 
@@ -118,6 +119,12 @@ class MeshError(Exception):
     def __repr__(self) -> str:
         first_line = str(self).partition("\n")[0]
         return f"{type(self).__name__}({one_line(first_line, _REPR)!r})"
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython and Jupyter ask an exception for its traceback, and make it themselves if that fails.
+        shell = sys.modules["IPython"].get_ipython()
+        lines: list[str] = shell.InteractiveTB.structured_traceback(type(self), self, users_part(self.__traceback__))
+        return lines
 
     def __reduce__(self) -> tuple[object, ...]:
         # `sent` is a time on the clock of this process's machine: it means nothing elsewhere.

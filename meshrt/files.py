@@ -9,7 +9,15 @@ import os
 from functools import lru_cache
 from types import TracebackType
 
-__all__ = ["EVENT_LOOP_FILES", "INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file", "without_runtime"]
+__all__ = [
+    "EVENT_LOOP_FILES",
+    "INSTALLED",
+    "RUNTIME_FILES",
+    "STDLIB_FILES",
+    "is_library_file",
+    "users_part",
+    "without_runtime",
+]
 
 #: Files below this directory belong to the runtime, all others do not.
 RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -32,3 +40,16 @@ def without_runtime(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES):
         traceback = traceback.tb_next
     return traceback
+
+
+def users_part(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without any frame of the runtime."""
+    found: list[TracebackType] = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES):
+            found.append(traceback)
+        traceback = traceback.tb_next
+    kept: TracebackType | None = None
+    for each in reversed(found):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import linecache
 import time
 
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from meshrt.errors import CallTimeout
 from meshrt.failure.record import ExceptionFacts, FailureRecord
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.snapshot import MeshFacts
+from meshrt.wire.source import line_of
 
 __all__ = ["of_fate", "of_silence", "shortened", "with_source"]
 
@@ -99,7 +99,7 @@ def of_silence(error: CallTimeout, mesh: str, *, end: str = "") -> FailureRecord
 def with_source(error: ExceptionFacts) -> ExceptionFacts:
     """Fill in source lines that a rank could not read: those of the script are known here."""
     frames = tuple(
-        frame if frame.source else replace(frame, source=linecache.getline(frame.file, frame.line).strip()[:300])
+        frame if frame.source else replace(frame, source=line_of(frame.file, frame.line)[:300])
         for frame in error.frames
     )
     return replace(error, frames=frames, linked=tuple(map(with_source, error.linked)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException
+from meshrt.wire.source import with_lines
 from meshrt.wire.tree import Refusal
 
 __all__ = [
@@ -110,7 +111,7 @@ def error_from_wire(chain: ErrorChain) -> RemoteException:
     remote: RemoteException | None = None
     try:
         for type_name, message, traceback, notes, failure in reversed(chain):
-            texts = (str(type_name), str(message), str(traceback), tuple(map(str, notes)))
+            texts = (str(type_name), str(message), with_lines(str(traceback)), tuple(map(str, notes)))
             remote = RemoteException(*texts, remote, str(failure))
     except (TypeError, ValueError):
         remote = None

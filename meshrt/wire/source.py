@@ -1,4 +1,4 @@
-"""The source text of code that is shipped by value, so that a debugger on another process can show it.
+"""The source text of code that is shipped by value, so that another process can show it: debuggers, errors.
 
 Code of a script, a module or a notebook cell has a file name that `linecache` knows here. Code from ``python -c``, from
 standard input or typed at ``>>>`` has none: its text is found where it still exists (the command line, standard input,
@@ -15,18 +15,24 @@ import ast
 import ctypes
 import linecache
 import os
+import re
 import stat
 import sys
 import threading
 import types
 from collections.abc import Iterator
 
-__all__ = ["alias_of", "command_text", "source_text"]
+__all__ = ["alias_of", "command_text", "line_of", "source_text", "with_lines"]
 
 _lock = threading.Lock()
 _texts: dict[str, str] = {}
 _aliases: dict[types.CodeType, str | None] = {}
 _STDIN = "<stdin>"
+#: A frame of a traceback that no source line follows.
+_BARE = re.compile(
+    r'^(?P<indent>[ |]*)  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>.*)\n(?!(?P=indent)    \S)',
+    re.MULTILINE,
+)
 _FEATURES = 0
 for _name in __future__.all_feature_names:
     _FEATURES |= getattr(__future__, _name).compiler_flag
@@ -44,6 +50,38 @@ def source_text(filename: str) -> str | None:
         return _stdin_text()
     lines = linecache.getlines(filename)
     return "".join(lines) if lines else None
+
+
+def line_of(filename: str, number: int) -> str:
+    """Return a line (counted from 1), without the blanks around it, or "" where it is not known."""
+    lines = (source_text(filename) or "").splitlines()
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def with_lines(traceback: str) -> str:
+    """Fill in the source lines of a traceback that was written where the text of its code is not known.
+
+    Only of code that has no file, or that `linecache` has been given: names of files may come from anywhere.
+    """
+
+    def filled(frame: re.Match[str]) -> str:
+        name, number = frame["file"], int(frame["line"])
+        here = _defines(frame["function"], name, number) if name.startswith("<") else name in linecache.cache
+        line = line_of(name, number) if here else ""
+        return frame[0] + (f"{frame['indent']}    {line}\n" if line else "")
+
+    return _BARE.sub(filled, traceback)
+
+
+def _defines(function: str, filename: str, number: int) -> bool:
+    """Whether the text of that name has such a function at a line: Python gives ``<string>`` to code that it makes."""
+    try:
+        tree = ast.parse(source_text(filename) or "")
+    except (SyntaxError, ValueError):
+        return False
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    here = {node.name for node in found if node.lineno <= number <= (node.end_lineno or 0)}
+    return function.startswith("<") or function.rpartition(".")[2] in here
 
 
 def alias_of(code: types.CodeType) -> str | None:

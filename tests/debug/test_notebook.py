@@ -22,3 +22,6 @@ def test_a_cell_can_be_debugged() -> None:
     assert "[0-1]" in found["debugger"] and "->\t        breakpoint()" in found["debugger"]
     assert "[0] 0\n[1] 2" in found["debugger"]
     assert found["values"] == "[0, 2]"
+    # The cell that has called, then meshrt's text with the line of the cell that has raised; nothing of meshrt between.
+    assert "cells.fail.call().get()" in found["shown"] and '\n    raise ValueError("no")\n' in found["shown"]
+    assert "/meshrt/" not in found["shown"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -18,9 +19,17 @@ class Cell(Actor):
         breakpoint()
         return doubled
 
+    @endpoint
+    def fail(self) -> None:
+        raise ValueError("no")
+
 mesh = proc_mesh(gpus=2)
 cells = mesh.spawn("cell", Cell).get()
 """
+
+
+class CellError(Exception):
+    """A cell has raised; what the notebook shows of that."""
 
 
 def run_cell(client: Any, code: str) -> str:
@@ -37,7 +46,8 @@ def run_cell(client: Any, code: str) -> str:
         elif kind == "execute_result":
             shown.append(content["data"]["text/plain"])
         elif kind == "error":
-            raise RuntimeError("\n".join(content["traceback"]))
+            text = re.sub(r"\x1b\\[[0-9;]*m", "", "\n".join(content["traceback"]))
+            raise CellError(text)
         elif kind == "status" and content["execution_state"] == "idle":
             return "".join(shown)
 
@@ -59,11 +69,15 @@ def main() -> None:
             env=dict(os.environ),
         )
         values = run_cell(client, "(await answer).values()")
+        try:
+            shown = run_cell(client, "cells.fail.call().get()")
+        except CellError as error:
+            shown = str(error)
         run_cell(client, "await mesh.stop()")
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=False)
-    print(json.dumps({"debugger": debugger.stdout, "values": values}))
+    print(json.dumps({"debugger": debugger.stdout, "values": values, "shown": shown}))
 
 
 if __name__ == "__main__":

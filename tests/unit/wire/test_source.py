@@ -35,6 +35,37 @@ def test_what_linecache_knows_is_known() -> None:
     assert source.source_text("/no/such/file.py") is None
 
 
+CELL = """\
+class Cell:
+    def fail(self):
+        raise ValueError(
+            "no")
+"""
+BARE = """\
+Traceback (most recent call last):
+  File "<cell 7>", line 3, in fail
+  File "<cell 7>", line 3, in __init__
+  File "<cell 7>", line 99, in fail
+  File "/no/such/file.py", line 1, in run
+  File "/etc/passwd", line 1, in run
+  File "/src/a.py", line 7, in step
+    step()
+ValueError: no
+"""
+
+
+def test_lines_of_a_traceback_are_filled_in_where_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``__init__``: of a dataclass, say, whose code Python has made, with a name that other code may have."""
+    monkeypatch.setitem(linecache.cache, "<cell 7>", (3, None, CELL.splitlines(keepends=True), "<cell 7>"))
+    line = "    raise ValueError(\n"
+    head, _, rest = BARE.partition("in fail\n")
+    assert source.with_lines(BARE) == f"{head}in fail\n{line}{rest}"
+    group = '  | Traceback (most recent call last):\n  |   File "<cell 7>", line 3, in fail\n  | ValueError: no\n'
+    assert "in fail\n  |     raise ValueError(\n" in source.with_lines(group)
+    assert source.with_lines("") == "" and source.with_lines(source.with_lines(BARE)) == source.with_lines(BARE)
+    assert source.line_of("<cell 7>", 4) == '"no")' and not source.line_of("<cell 7>", 0)
+
+
 @pytest.mark.parametrize("flags", [["-c"], ["-B", "-c"], ["-Bc"], ["-X", "utf8", "-c"], ["-W", "error", "-c"]])
 def test_a_command_is_found_on_the_command_line(flags: list[str]) -> None:
     assert f"TEXT {ASK!r}" in run_python(*flags, ASK).stdout
