@@ -97,10 +97,18 @@ class Callers:
             unread: Count in the sockets as well: the actor's thread is known not to read them meanwhile.
         """
         count, more = len(self.queue) + len(self._early) + sum(map(len, tuple(self._aside.values()))), False
+        count += sum(len(messages) for _, messages in tuple(self._arrivals))
         for link in tuple(self._links.values()) if unread else ():
             found = link.unread(_PEEK)
             count, more = count + (found or 0), more or found is None
         return count, more
+
+    def has_unseen(self) -> bool:
+        """Whether something has come that `collect` has not looked at."""
+        try:
+            return bool(self._arrivals or self._epoll.poll(0, 1))
+        except (OSError, ValueError):  # closed meanwhile
+            return False
 
     # -- collecting
 

@@ -309,9 +309,13 @@ class ControlThread:
             case unknown:
                 assert_never(unknown)
 
+    def let_in(self) -> None:
+        """Let in callers whose proof has come: what they have sent was sent before what this thread reads now."""
+        self._entrance.read_now()
+
     def _end(self, drain: bool, why: str) -> None:
         if drain:
-            self._entrance.read_now()  # what callers have sent was sent before this
+            self.let_in()
         self._on_stop(drain, why)
 
     def _pulse(self) -> None:

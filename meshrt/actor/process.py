@@ -439,11 +439,12 @@ class RankProcess:
         return found
 
     def workload(self) -> list[Workload]:
-        """Return the workload of the actors that live here: calls begun, and messages that wait."""
+        """Return the workload of the actors that live here: calls begun, and messages that wait. Control thread."""
+        self.control.let_in()
         found = []
         for mailbox in tuple(self.host.mailboxes.values()):
             count, more = mailbox.waiting()
-            found.append(Workload(mailbox.name, mailbox.calls, count, more))
+            found.append(Workload(mailbox.name, mailbox.calls, count, more, mailbox.callers.has_unseen()))
         return found
 
     def wait_of(self, waiter: object) -> Wait | None:

@@ -10,9 +10,9 @@ from itertools import pairwise
 from meshrt.commandline.command import AnyCommand, Offer, Values
 from meshrt.commandline.table import COMMANDS, Invocation
 from meshrt.errors import UsageError
+from meshrt.show.paging import write_paged
 from meshrt.show.records import Recorder, error_facts
 from meshrt.show.status import CommandUsageError, ExitCode, run_command
-from meshrt.show.streams import write_out
 
 __all__ = ["help_in_shell", "run_words"]
 
@@ -76,7 +76,7 @@ def _run(words: Sequence[str]) -> int:
     command = COMMANDS.find(words[0], Offer.SHELL).meant(words[1:])
     invocation = COMMANDS.parse_words([words[0], *_forward(command, words[1:])], Offer.SHELL)
     if invocation.arguments is None:
-        write_out(sys.stdout, help_in_shell(command.name) + "\n")
+        write_paged(sys.stdout, help_in_shell(command.name) + "\n")
         return ExitCode.OK
     given = dict(invocation.arguments)
     via = given.pop("via", "")

@@ -16,9 +16,9 @@ from meshrt.failure.incident import HANDLED
 from meshrt.failure.report import render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.inspect.programs import named
+from meshrt.show.paging import write_paged
 from meshrt.show.records import POSTMORTEM, to_text
 from meshrt.show.status import ExitCode
-from meshrt.show.streams import write_out
 from meshrt.show.text import since
 from meshrt.transport.directories import ended_run, runs
 from meshrt.transport.places import runs_base
@@ -37,7 +37,7 @@ def _where() -> str:
 def show(given: Arguments) -> int:
     """Run ``meshrt postmortem``. Returns the exit code, as docs/commands.md says."""
     asked = {"listed": given["list"], "rank": given["rank"], "json": given["json"]}
-    write_out(sys.stdout, report(given["run"], **asked, tell=_tell))
+    write_paged(sys.stdout, report(given["run"], **asked, tell=_tell))
     return ExitCode.OK
 
 

@@ -139,7 +139,7 @@ class RankFaults:
         if plan is None:
             raise MeshError("this rank has no such plan of faults")
         at_work = any(actor.serves is not None for actor in self._services.actors())
-        busy = at_work or any(work.waiting or work.more for work in self._services.workload())
+        busy = at_work or any(work.waiting or work.more or work.unseen for work in self._services.workload())
         return Seen(list(plan.calls), busy, list(plan.happening))
 
 

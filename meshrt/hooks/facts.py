@@ -187,12 +187,14 @@ class Workload(msgspec.Struct, frozen=True):
         waiting: Messages that have come and wait: those that were read, and, while an endpoint keeps its thread, those
             in the sockets. What callers have not been able to send is not among them.
         more: There may be more than these.
+        unseen: Something has come that its thread has not looked at.
     """
 
     actor: str
     calls: int
     waiting: int
     more: bool
+    unseen: bool = False
 
 
 class Answered(msgspec.Struct, Generic[S, P], frozen=True):

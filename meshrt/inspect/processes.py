@@ -15,9 +15,9 @@ from meshrt.inspect.pyspy import ask
 from meshrt.inspect.text import render_stacks
 from meshrt.inspect.tree import StackAnswer, Stacks
 from meshrt.selection import Shape
+from meshrt.show.paging import write_paged
 from meshrt.show.records import DEBUG, Recorder
 from meshrt.show.status import ExitCode
-from meshrt.show.streams import write_out
 from meshrt.show.table import Room, columns, table
 from meshrt.transport.foreign import command_of
 
@@ -47,7 +47,7 @@ def show(given: Arguments) -> int:
         rows = [(rank, pid, commands[rank]) for rank, pid in enumerate(pids)]
         room = Room(columns(), cut={"COMMAND": _COMMAND})
         lines = table(("RANK", "PID", "COMMAND"), rows, room, right=("RANK", "PID"))
-        write_out(sys.stdout, "\n".join([*lines, render_stacks(stacks)]) + "\n")
+        write_paged(sys.stdout, "\n".join([*lines, render_stacks(stacks)]) + "\n")
     return ExitCode.FAILED if failed else ExitCode.OK
 
 

@@ -23,6 +23,7 @@ from meshrt.memory.operations import MILLISECONDS, LookAtMemory
 from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
 from meshrt.memory.watching import Pace, watch
+from meshrt.show.paging import write_paged
 from meshrt.show.records import MEMORY, refuse_to_overwrite, to_text
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import pause, write_out
@@ -222,7 +223,8 @@ def _show(document: Document, given: Arguments, look: Look) -> None:
         groups = {"groups": to_builtins(grouped(document, look.by))} if look.by else {}
         write_out(sys.stdout, to_text(plain(document, **groups)) + "\n")
     else:
-        write_out(sys.stdout, render(document, look) + "\n")
+        show = write_out if given["watch"] else write_paged
+        show(sys.stdout, render(document, look) + "\n")
 
 
 def _watch(connection: Connection, given: Arguments, look: Look, first: Document | None) -> None:

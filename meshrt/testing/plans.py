@@ -40,7 +40,7 @@ __all__ = ["FaultPlan", "faults"]
 _LOOK = 0.03
 #: Seconds that ranks have to end what they are at, before a fault counts as one that has not happened.
 _AT_WORK = 5.0
-#: Looks in a row that find no rank at work: a message may have come that its thread has not noticed yet.
+#: Looks in a row that find no rank at work: a thread may just have read a message whose call has not begun.
 _QUIET = 3
 #: ... and that a process has to stop, once it was about to.
 _TO_STOP = 10.0

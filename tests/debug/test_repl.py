@@ -371,6 +371,17 @@ def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:
         program.child.sendintr()
 
 
+def test_a_long_answer_in_a_shell_is_shown_by_the_pager(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        words = ("-m", "meshrt", "pp", "-v", "debugee", "ranks(0)")
+        with screen(*words, "list(range(200))", MESHRT_PAGER="sed s/^/paged:/") as me:
+            assert "paged: 198," in me.ends() and me.code == 0
+        with screen(*words, "list(range(20))", MESHRT_PAGER="sed s/^/paged:/") as me:
+            assert "paged" not in me.ends() and me.code == 0
+        program.child.sendintr()
+
+
 def test_help_of_everything() -> None:
     proc_mesh(gpus=1)
     with person() as me:

@@ -22,7 +22,7 @@ def environment(**more: str) -> dict[str, str]:
     """Return the environment of a program: that of this run, with meshrt importable whether installed or not."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     inherited = {name: value for name, value in os.environ.items() if name not in _CHANGES_BEHAVIOUR}
-    return {**inherited, "PYTHONPATH": path, **more}
+    return {**inherited, "PYTHONPATH": path, "MESHRT_PAGER": "", **more}
 
 
 def project() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import Waited
 from meshrt.inspect.operations import ListRanks
 from meshrt.inspect.programs import choose, named, telling_slow
+from meshrt.show.paging import write_paged
 from meshrt.show.records import DEBUG, Recorder
 from meshrt.show.status import ExitCode
 from meshrt.transport import tools
@@ -156,7 +157,7 @@ def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *
     else:
         out = io.StringIO() if json else shown
         stdin = sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY)
-        terminal = LineTerminal(stdin, out, person=interactive)
+        terminal = LineTerminal(stdin, out, person=interactive, write=write_paged)
         repl = Repl(client, terminal, notices=False, record=Recorder(shown, DEBUG) if json else None)
     try:
         ok = repl.run_command(invocation, line)

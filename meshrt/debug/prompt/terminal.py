@@ -110,10 +110,19 @@ class LineTerminal:
         stdin: File descriptor to read.
         stdout: Stream to write to.
         person: It is a terminal that cannot move its cursor. Only then a prompt is shown.
+        write: Writes text to the stream.
     """
 
-    def __init__(self, stdin: int, stdout: IO[str], *, person: bool = False) -> None:
+    def __init__(
+        self,
+        stdin: int,
+        stdout: IO[str],
+        *,
+        person: bool = False,
+        write: Callable[[IO[str], str], None] = write_out,
+    ) -> None:
         self.interactive = person
+        self._write = write
         self._stdin = stdin
         self._stdout = stdout
         self._prompt = ""
@@ -163,7 +172,7 @@ class LineTerminal:
 
     def write(self, text: str) -> None:
         """Write ``text`` to the stream, unchanged."""
-        write_out(self._stdout, text)
+        self._write(self._stdout, text)
 
     def _show_before(self, text: str) -> None:
         self.write(escaped(text) + "\n")

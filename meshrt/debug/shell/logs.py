@@ -20,6 +20,7 @@ from meshrt.inspect.operations import FindOutput
 from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import choose, meant, named, telling_slow
 from meshrt.selection import Shape, fold_ranks, group_by_value, parse, resolve
+from meshrt.show.paging import write_paged
 from meshrt.show.records import LOGS, Recorder
 from meshrt.show.status import ExitCode
 from meshrt.show.streams import pause, write_out
@@ -146,7 +147,8 @@ def show(given: Arguments) -> int:
         elif printing:
             first = min((min(each) for each in read.values() if each), default=0)
             against = first if given["diff"] == -1 else given["diff"]
-            write_out(sys.stdout, answers.text(every=True, against=against, shown=shown) + "\n")
+            write = write_out if given["follow"] else write_paged
+            write(sys.stdout, answers.text(every=True, against=against, shown=shown) + "\n")
         if given["follow"] and isinstance(source, _Running):
             follower = Follower()
             for each in printing:

@@ -27,9 +27,9 @@ from meshrt.inspect.survey import Found, survey
 from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.program.words import DEAD, IDLE, NOT_ANSWERING, WORST_FIRST, silence
 from meshrt.selection import fold_ranks
+from meshrt.show.paging import write_paged
 from meshrt.show.records import PS, Recorder
 from meshrt.show.status import ExitCode
-from meshrt.show.streams import write_out
 from meshrt.show.table import Room, columns, table
 from meshrt.show.text import since
 from meshrt.transport.directories import in_use, runs
@@ -82,7 +82,7 @@ def show(given: Arguments) -> int:
         shown = [_record(each, every=bool(given["verbose"])) for each in found]
         Recorder(sys.stdout, PS)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
     else:
-        write_out(sys.stdout, _text(found, failed, given["verbose"], columns(wide=given["wide"])) + _more(more))
+        write_paged(sys.stdout, _text(found, failed, given["verbose"], columns(wide=given["wide"])) + _more(more))
     return ExitCode.FAILED if any(each.why for each in found) else ExitCode.OK
 
 

@@ -105,6 +105,23 @@ def test_what_a_caller_that_ends_has_cancelled_is_forgotten(callers: Callers) ->
     other.sock.close()
 
 
+def test_what_has_come_is_known_before_the_actors_thread_looks(callers: Callers) -> None:
+    peer = Peer(callers)
+    assert not callers.has_unseen() and callers.waiting(unread=False) == (0, False)
+    peer.call(1)
+    assert callers.has_unseen()
+    callers.collect(0)
+    assert not callers.has_unseen() and waiting(callers) == [1]
+    callers.add([], [callers.queue.popleft()])
+    assert callers.has_unseen() and callers.waiting(unread=False) == (1, False)
+    callers.collect(0)
+    assert not callers.has_unseen() and waiting(callers) == [1]
+    peer.sock.close()
+    closed = Callers()
+    closed.close()
+    assert not closed.has_unseen()
+
+
 def test_urgent_calls_overtake_others_and_do_not_pile_up(callers: Callers) -> None:
     peer, urgent = Peer(callers), Peer(callers, urgent=True)
     for number in range(5):

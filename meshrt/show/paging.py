@@ -1,0 +1,69 @@
+"""Text that does not fit on the terminal, shown by the user's pager."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from typing import IO
+
+from meshrt.show.streams import write_out
+
+__all__ = ["PAGER", "write_paged"]
+
+#: Environment variable: the pager of meshrt alone; "" or ``cat``: none.
+PAGER = "MESHRT_PAGER"
+#: What ``less`` is told unless the user tells it otherwise: no pager for one screen, colours, and the text stays there.
+_LESS = "FRX"
+
+
+def write_paged(stream: IO[str], text: str) -> None:
+    """Write ``text``, through a pager if ``stream`` is a terminal with fewer lines. Returns when that has ended.
+
+    On the main thread.
+
+    Raises:
+        OutputError, BrokenPipeError: As `write_out`.
+    """
+    command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else []
+    process = _started(command) if command else None
+    if process is None:
+        write_out(stream, text)
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is a key of the pager
+    try:
+        process.communicate(text)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _started(command: list[str]) -> subprocess.Popen[str] | None:
+    """Return the pager; None: there is no such program."""
+    environment = {"LESS": _LESS, **os.environ}
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _rows(text: str) -> int:
+    width = max(1, shutil.get_terminal_size().columns)
+    return sum(1 + (len(line) - 1) // width if line else 1 for line in text.splitlines())
+
+
+def _pager() -> list[str]:
+    wanted = os.environ.get(PAGER, os.environ.get("PAGER", "less"))
+    try:
+        command = shlex.split(wanted)
+    except ValueError:  # a quote that is not closed
+        return []
+    return [] if command == ["cat"] else command
