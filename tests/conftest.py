@@ -53,6 +53,7 @@ ONE_PYTHON = (
     "house/",
     "soak/",
     "test_advice.py",
+    "test_bench.py",
     "test_docs.py",
     "test_fault_table.py",
     "test_house.py",
