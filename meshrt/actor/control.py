@@ -10,6 +10,7 @@ It never runs user code, never unpickles and never waits for another thread. It 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import selectors
@@ -212,7 +213,15 @@ class ControlThread:
 
     def _run(self) -> None:
         while not self._closing:
-            for key, events in self.selector.select(self._timers.wait()):
+            try:
+                ready = self.selector.select(self._timers.wait())
+            except OSError as error:
+                if error.errno not in (errno.EBADF, errno.EINVAL):
+                    raise
+                # User code has closed all descriptors. Others may have their numbers by now: nothing is closed here.
+                self._guard(self._agent_lost)
+                return
+            for key, events in ready:
                 self._guard(key.data, events)
             for function in self._timers.due():
                 self._guard(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -306,3 +307,17 @@ def test_a_thread_of_the_user_waits_for_an_agent_that_does_not_read(rank: Rank) 
     sender.join(10)
     assert [message["id"] for message in told] == list(range(sent)) and not sender.is_alive()
     assert link.backlog_bytes == 0
+
+
+def test_numbers_that_user_code_has_for_its_own_files_are_left_alone(rank: Rank, tmp_path: Path) -> None:
+    """It has closed all descriptors, and opened files: one has the number that the control thread waits with."""
+    lost = threading.Event()
+    rank.control._agent_lost = lost.set
+    rank.start()
+    number = rank.control.selector.fileno()
+    with (tmp_path / "file").open("w") as file:
+        os.dup2(file.fileno(), number)
+        rank.control._wake()
+        assert lost.wait(10)
+        rank.control.thread.join(10)
+        assert os.path.samestat(os.fstat(number), os.fstat(file.fileno()))
