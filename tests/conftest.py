@@ -50,6 +50,7 @@ ONE_PYTHON = (
         )
     ),
     "fuzz/",
+    "hosts/",
     "house/",
     "soak/",
     "test_advice.py",
@@ -110,6 +111,7 @@ ONE_PYTHON = (
                 "top_screen",
                 "top_serve",
             ),
+            *("agents", "early_agent", "live_output", "looking", "terminated", "timeline", "wheel"),
             *("timeouts", "torchrun", "via"),
         )
     ),
