@@ -77,7 +77,7 @@ def checked_out(commit: str) -> Iterator[Contestant]:
         compileall.compile_dir(folder, quiet=2)  # not within its first run
         found = subprocess.run(
             [sys.executable, "-c", f"import {SUBJECT}; print({SUBJECT}.__file__)"],
-            cwd=folder,
+            cwd=os.sep,  # that is searched first
             env={**os.environ, "PYTHONPATH": search_path(folder)},
             capture_output=True,
             text=True,

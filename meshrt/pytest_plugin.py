@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import pytest
 
-from meshrt.files import RUNTIME_FILES
+from meshrt.files import users_part
 
 if TYPE_CHECKING:
     from _pytest._io import TerminalWriter
@@ -117,9 +116,9 @@ def _show(report: pytest.TestReport, writer: TerminalWriter) -> None:
 def meshrt_mesh(request: pytest.FixtureRequest) -> Iterator[MeshMaker]:
     """Make meshes for one test: ``meshrt_mesh(gpus=4)`` is ``meshrt.proc_mesh(gpus=4)``.
 
-    With ``faults=[testing.kill(3, at=testing.call("step", 5))]`` its ranks have them. Behind the test all meshes are
-    stopped. The test fails if a fault has not happened, if it has left other meshes running, or if there is an error of
-    a rank that nobody has read.
+    With ``faults=[testing.kill(3, at=testing.call("step", 5))]`` these happen to its ranks. After the test all meshes
+    are stopped. The test fails if a fault has not happened, if it has left other meshes running, or if there is an
+    error of a rank that nobody has read.
     """
     from meshrt.engine.start import proc_mesh  # start-up: see above
     from meshrt.mesh.program import running_root, start_root  # start-up: as above
@@ -140,7 +139,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add meshrt's report to that of pytest, and leave frames of meshrt out."""
     error = call.excinfo.value if call.excinfo is not None else None
-    if isinstance(error, Exception):
+    # `pytest.fail`, which `pytest.raises` calls as well, raises no Exception.
+    if isinstance(error, Exception | pytest.fail.Exception):
         item.stash[_FAILED] = True
         for plan in item.stash.get(_PLANS, []) if call.when == "call" else []:
             item.add_report_section(call.when, "meshrt faults", str(plan))
@@ -152,7 +152,7 @@ def pytest_runtest_makereport(
         if text:
             item.add_report_section(call.when, "meshrt", text)
         if not (item.config.getini(_FRAMES) or item.config.getoption("fulltrace")):
-            error.__traceback__ = _without_runtime(error.__traceback__)
+            error.__traceback__ = users_part(error.__traceback__) or error.__traceback__
             call.excinfo = pytest.ExceptionInfo.from_exception(error)
     return (yield)
 
@@ -215,15 +215,3 @@ def _running(root: Root) -> dict[str, str]:
         for mesh_id, record in tuple(root.registry.meshes.items())
         if record.owner is None and record.alive()
     }
-
-
-def _without_runtime(walker: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of meshrt, unless there are no others."""
-    frames = []
-    while walker is not None:
-        frames.append(walker)
-        walker = walker.tb_next
-    own = [each for each in frames if not each.tb_frame.f_code.co_filename.startswith(RUNTIME_FILES)]
-    for each in reversed(own or frames):
-        walker = TracebackType(walker, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return walker

@@ -309,8 +309,6 @@ class Left(Data, frozen=True):
 class Leave(Asked[Left], frozen=True, tag="debug.leave"):
     """Wait for the results of a job no longer; ``cancel``: its lines and expressions that still run are cancelled."""
 
-    acts: ClassVar[bool] = True
-
     job: int
     cancel: bool = False
 

@@ -55,7 +55,7 @@ __all__ = [
 
 
 class Accepted(Data, frozen=True):
-    """Whether a line, or what ends one, has come in time."""
+    """Whether a line, or the request to cancel one, has come in time."""
 
     accepted: bool
 

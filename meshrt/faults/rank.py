@@ -52,11 +52,11 @@ class _Plan:
         faults: Sequence[Planned],
         rank: int,
         tell: Callable[[int], object],
-        have: Mapping[str, Callable[[], object]],
+        actions: Mapping[str, Callable[[], object]],
     ) -> None:
         self._own = [(number, fault) for number, fault in enumerate(faults) if rank in fault.ranks]
         self._tell = tell
-        self._have = have
+        self._actions = actions
         self._lock = threading.Lock()
         self._ended = False
         self.calls = [0] * len(faults)
@@ -90,7 +90,7 @@ class _Plan:
                 if self._ended:  # the root has ended the plan, too, and wants no fault any more
                     return
                 raise
-            self._have[fault.kind]()
+            self._actions[fault.kind]()
 
     def end(self) -> None:
         """Count no more."""
@@ -104,12 +104,12 @@ class RankFaults:
     """The plans of this rank. On the control thread.
 
     Args:
-        have: What to do for a fault of each kind.
+        actions: What to do for a fault of each kind.
     """
 
-    def __init__(self, services: RankServices, have: Mapping[str, Callable[[], object]] = _FAULTS) -> None:
+    def __init__(self, services: RankServices, actions: Mapping[str, Callable[[], object]] = _FAULTS) -> None:
         self._services = services
-        self._have = have
+        self._actions = actions
         self._plans: dict[str, _Plan] = {}
 
     def begin(self, begin: BeginOnRank) -> Grouped[Armed, None]:
@@ -120,7 +120,7 @@ class RankFaults:
             def tell(number: int) -> object:
                 return services.ask(Happens(name, number), _SECONDS)
 
-            self._plans[name] = _Plan(begin.faults, services.rank, tell, self._have)
+            self._plans[name] = _Plan(begin.faults, services.rank, tell, self._actions)
         return Grouped(Armed(self._services.elsewhere))
 
     def look(self, look: LookOnRank) -> Grouped[None, Seen]:

@@ -116,9 +116,9 @@ class RankInspector:
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
             self._halted.pop(name, None)
-            self._idle.discard(name)
-            if self._told.pop(name, _Told()).state in NOT_RUNNING:
+            if self._told.pop(name, _Told()).state in NOT_RUNNING or name in self._idle:
                 self._report(name, "", RUNNING, 0.0)
+            self._idle.discard(name)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
             state, where = IDLE, None

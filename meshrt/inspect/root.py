@@ -69,7 +69,7 @@ class Activity:
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
         """Return the last reported state of an actor, whose rank may be silent now.
 
-        None: it was never reported as blocked or stopped.
+        None: it was never reported as blocked, stopped or idle.
         """
         row = self._told.get((mesh_id, rank, actor))
         told = row.progress if row is not None else None
@@ -79,7 +79,7 @@ class Activity:
         return State(told.state, told.since if told.state == BLOCKED else max(told.since, back), told.place)
 
     def progress(self, mesh_id: str, rank: int, progress: Progress) -> None:
-        """Take in a report of a rank: an endpoint is blocked or stopped, or goes on."""
+        """Take in a report of a rank: an actor is blocked, stopped or idle, or goes on."""
         self._told[mesh_id, rank, progress.actor] = _Told(progress, time.monotonic(), self._services.clock())
 
     def waits(self) -> WaitGraph:

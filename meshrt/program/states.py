@@ -102,7 +102,7 @@ class Stop(msgspec.Struct, frozen=True):
         state: How it is stopped; None: it runs.
         place: Where it was stopped last.
         resumed: When it was resumed last (epoch seconds); 0: never.
-        endpoint: The endpoint that it ran there.
+        endpoint: The endpoint that it was stopped in, and still runs; "": none.
         view: The view through which that was called, if it is known.
         breakpoint: The number of the breakpoint that stopped it; 0: none.
         breakpoint_error: The error of that breakpoint's condition; "": none.
@@ -162,9 +162,9 @@ def state_of(
         return held
     if activity is not None and activity.word == BLOCKED:
         return State(BLOCKED, activity.since, activity.place)
-    since = max(activity.since if activity is not None else 0.0, stop.resumed, mesh.started)
-    idle = activity is not None and activity.word == IDLE and since == activity.since
-    return State(IDLE if idle else RUNNING, since)
+    if activity is not None and activity.word == IDLE and not stop.endpoint:
+        return State(IDLE, max(activity.since, stop.resumed))
+    return State(RUNNING, max(activity.since if activity is not None else 0.0, stop.resumed, mesh.started))
 
 
 class RankStates:

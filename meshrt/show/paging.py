@@ -61,7 +61,8 @@ def _rows(text: str) -> int:
 
 
 def _pager() -> list[str]:
-    wanted = os.environ.get(PAGER, os.environ.get("PAGER", "less"))
+    able = os.environ.get("TERM", "dumb") != "dumb"  # ``less`` asks for a key first on others
+    wanted = os.environ.get(PAGER, os.environ.get("PAGER", "less" if able else ""))
     try:
         command = shlex.split(wanted)
     except ValueError:  # a quote that is not closed

@@ -65,8 +65,9 @@ class FaultPlan:
         self._mesh_id = ""
         self._ranks: list[tuple[int, ...]] = []
         self._changed = threading.Condition()
-        #: What has happened, in this order: number of the fault, base rank, pid, and a pidfd of a stopped one.
-        self._told: list[tuple[int, int, int, int]] = []
+        #: What has happened, in this order: number of the fault, base rank, pid.
+        self._told: list[tuple[int, int, int]] = []
+        #: Processes that are stopped, by pid: a pidfd.
         self._stopped: dict[int, int] = {}
         self._timers: list[threading.Timer] = []
         self._calls: dict[tuple[int, int], int] = {}
@@ -112,7 +113,7 @@ class FaultPlan:
     def happened(self) -> list[str]:
         """What has happened so far, in this order: ``"kill of rank 3 at call 5 of step()"``."""
         with self._changed:
-            return [self._faults[number].text([rank]) for number, rank, _, _ in self._told]
+            return [self._faults[number].text([rank]) for number, rank, _ in self._told]
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until each fault has happened: killed processes have ended, stopped ones are stopped.
@@ -148,13 +149,15 @@ class FaultPlan:
         if self._root is None or self._over:
             return ""
         self._over = True
-        if running_root() is self._root:
-            if not failed:
-                self._let_work_end(self._root)
-            self._withdraw()
-        for timer in self._timers:
-            timer.cancel()
-        self.resume()
+        try:
+            if running_root() is self._root:
+                if not failed:
+                    self._let_work_end(self._root)
+                self._withdraw()
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            self.resume()
         return "\n".join(
             f"{self._faults[number].text([rank])} has not happened: it has had {self._calls.get(each, 0)} of them"
             for each in self._missing()
@@ -181,11 +184,10 @@ class FaultPlan:
         facts = None if self._root is None else self._root.services.mesh(self._mesh_id)
         pid = 0 if facts is None else facts.pids.get(rank, 0)
         fault = self._faults[number]
-        descriptor = os.pidfd_open(pid) if fault.kind == "stop" else -1
         with self._changed:
             if fault.kind == "stop":
-                self._stopped[pid] = descriptor
-            self._told.append((number, rank, pid, descriptor))
+                self._stopped[pid] = os.pidfd_open(pid)
+            self._told.append((number, rank, pid))
             self._changed.notify_all()
         if fault.seconds is not None:
             timer = threading.Timer(fault.seconds, self._resume_one, (pid,))
@@ -200,14 +202,14 @@ class FaultPlan:
             _continue(pid, descriptor)
 
     def _missing(self) -> list[tuple[int, int]]:
-        told = {(number, rank) for number, rank, _, _ in tuple(self._told)}
+        told = {(number, rank) for number, rank, _ in tuple(self._told)}
         planned = itertools.chain.from_iterable(
             ((number, rank) for rank in ranks) for number, ranks in enumerate(self._ranks)
         )
         return [each for each in planned if each not in told]
 
-    def _is_there(self, told: tuple[int, int, int, int]) -> bool:
-        number, rank, pid, _ = told
+    def _is_there(self, told: tuple[int, int, int]) -> bool:
+        number, rank, pid = told
         kind = self._faults[number].kind
         if kind == "stop":
             return pid not in self._stopped or is_stopped(pid)
@@ -289,7 +291,10 @@ def faults(mesh: ProcMesh, *planned: Fault) -> Iterator[FaultPlan]:
     try:
         yield plan
     except BaseException as error:
-        plan.end(failed=True)
+        try:
+            plan.end(failed=True)
+        except MeshError as problem:  # it does not replace the error of the block
+            error.add_note(f"the plan of faults could not be ended: {problem}")
         error.add_note(str(plan))
         raise
     missing = plan.end()

@@ -20,7 +20,7 @@ import stat
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 __all__ = ["alias_of", "command_text", "line_of", "source_text", "with_lines"]
 
@@ -33,6 +33,15 @@ _BARE = re.compile(
     r'^(?P<indent>[ |]*)  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>.*)\n(?!(?P=indent)    \S)',
     re.MULTILINE,
 )
+#: What is in a text for the name of a function that has none. The module itself does not run elsewhere.
+_NAMELESS: Mapping[str, type[ast.AST] | types.UnionType | tuple[()]] = {
+    "<module>": (),
+    "<lambda>": ast.Lambda,
+    "<listcomp>": ast.ListComp,
+    "<setcomp>": ast.SetComp,
+    "<dictcomp>": ast.DictComp,
+    "<genexpr>": ast.GeneratorExp,
+}
 _FEATURES = 0
 for _name in __future__.all_feature_names:
     _FEATURES |= getattr(__future__, _name).compiler_flag
@@ -79,9 +88,13 @@ def _defines(function: str, filename: str, number: int) -> bool:
         tree = ast.parse(source_text(filename) or "")
     except (SyntaxError, ValueError):
         return False
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    here = {node.name for node in found if node.lineno <= number <= (node.end_lineno or 0)}
-    return function.startswith("<") or function.rpartition(".")[2] in here
+    kind = _NAMELESS.get(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    here = [node for node in ast.walk(tree) if isinstance(node, kind) and _spans(node, number)]
+    return any(getattr(node, "name", function) == function.rpartition(".")[2] for node in here)
+
+
+def _spans(node: ast.AST, number: int) -> bool:
+    return getattr(node, "lineno", 0) <= number <= getattr(node, "end_lineno", 0)
 
 
 def alias_of(code: types.CodeType) -> str | None:

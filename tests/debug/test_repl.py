@@ -13,8 +13,9 @@ from meshrt import proc_mesh
 from meshrt.commandline.command import Offer
 from meshrt.commandline.table import COMMANDS
 from tests.debug.harness import person
-from tests.debug.pty_harness import PROMPT, Screen, screen
+from tests.debug.pty_harness import PROMPT, SECONDS, Screen, screen
 from tests.support.programs import ROOT
+from tests.support.waiting import wait_until
 
 EXAMPLES = ROOT / "examples"
 
@@ -362,10 +363,12 @@ def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:
         me.sees("0/1 answered, waiting for 0; Ctrl-C ends the wait")
         me.child.sendintr()
         me.sees("0/1 answered, waiting for 0: cancelled", PROMPT)
-        while True:  # its thread ends once the interrupt has reached it
+
+        def has_ended() -> bool:
             me.types(f"p debugee ranks(0) {threads}")
-            if "[0] 1\n" in me.sees("[0] ", PROMPT):
-                break
+            return "[0] 1\n" in me.sees("[0] ", PROMPT)
+
+        wait_until(has_ended, SECONDS)  # once the interrupt has reached its thread
         me.types("quit")
         me.ends()
         program.child.sendintr()

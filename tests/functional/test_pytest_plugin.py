@@ -109,8 +109,12 @@ def test_a_fault_that_has_not_happened_is_an_error_of_a_test_that_passes(tmp_pat
         "    job.step.call(0).get(20)\n"
         "    job.step.call(0).get(20)",
         f"def test_fails_before(meshrt_mesh):\n    meshrt_mesh(n=2, {kill.format(9)}).spawn('job', Job)\n    assert 0",
+        "def test_does_not_raise(meshrt_mesh):\n"
+        f"    job = meshrt_mesh(n=2, {kill.format(9)}).spawn('job', Job)\n"
+        "    with pytest.raises(meshrt.ProcessDied):\n"
+        "        job.step.call(0).get(20)",
     )
-    assert status == 1 and "2 failed, 1 passed, 1 error" in said
+    assert status == 1 and "3 failed, 1 passed, 1 error" in said and "DID NOT RAISE" in said
     assert "test_never ___" in said and "at call 9 of step() has not happened: it has had 1 of them" in said
     assert "kill of rank 1 at call 2 of step(): has happened" in said.partition("Captured meshrt faults call")[2]
     assert "kill of rank 1 at call 9 of step(): has not happened" in said

@@ -248,7 +248,7 @@ class Jobs:
         if job is None:
             return 0
         job.left = True
-        return sum(ends() for ends in job.cancels) if cancel else 0
+        return sum(cancel_all() for cancel_all in job.cancels) if cancel else 0
 
     def client_gone(self, client: ToolClient) -> None:
         """Drop all jobs of a terminal that has closed."""

@@ -19,7 +19,7 @@ from meshrt.debug.rank.by_value import named_by_value
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.shared import within_limit
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.suspended import may_break, raise_in, runs_lines, take_back
+from meshrt.debug.rank.suspended import holding, may_break, raise_in, runs_lines, take_back
 from meshrt.debug.rank_operations import Accepted, CancelExpression, Evaluate, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import ActorState
@@ -48,7 +48,7 @@ class _Expression:
         self.ident = 0
         self.begun = False
         #: KeyboardInterrupt was raised in it from outside.
-        self.broken = False
+        self.interrupted = False
         self.output = _Output()
         self.text = KeyboardInterrupt.__name__
         self.facts: Facts | None = None
@@ -67,7 +67,7 @@ class Evaluator:
         self._sources = sources
         self._quiet = quiet
         self._running: set[_Expression] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def evaluate(self, asked: Evaluate, answer: Answers[Grouped[Value, Facts]]) -> None:
         """Evaluate an expression. On the control thread.
@@ -100,32 +100,34 @@ class Evaluator:
         """Raise KeyboardInterrupt in an expression, once C code returns there. On the control thread."""
         found = [expression for expression in list(self._running) if expression.asked.number == asked.number]
         for expression in found:
-            self._break(expression, _RETRY_SECONDS)
+            self._interrupt(expression, _RETRY_SECONDS)
         return Accepted(bool(found))
 
-    def _break(self, expression: _Expression, pause: float) -> None:
+    def _interrupt(self, expression: _Expression, pause: float) -> None:
         with self._lock:
-            if expression not in self._running or expression.broken:
+            if expression not in self._running or expression.interrupted:
                 return
             if may_break(sys._current_frames().get(expression.ident)):
-                expression.broken = True
+                expression.interrupted = True
                 raise_in(expression.ident, KeyboardInterrupt)
                 return
         again = min(2 * pause, _RETRY_MAX_SECONDS)
-        self._services.call_later(pause, lambda: self._break(expression, again))
+        self._services.call_later(pause, lambda: self._interrupt(expression, again))
 
     def _end(self, expression: _Expression) -> None:
-        with self._lock:
+        def end() -> None:
             self._running.discard(expression)
-            if expression.broken:
+            if expression.interrupted:
                 take_back()
+
+        holding(self._lock, end)
 
     def _run(self, actor: ActorState, expression: _Expression, answer: Answers[Grouped[Value, Facts]]) -> None:
         ident = expression.ident = threading.get_ident()
         self._quiet.add(ident)
         try:
             self._work(actor, expression)
-        except KeyboardInterrupt:  # it was broken when it had just ended: that comes once
+        except KeyboardInterrupt:  # it was interrupted when it had just ended: that comes once
             self._work(actor, expression)
         self._quiet.discard(ident)
         if actor.loop is not None:

@@ -15,7 +15,7 @@ from typing import Protocol
 from meshrt.debug.rank.breakpoints import MeshBreaks
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.suspended import may_break, raise_in, take_back
+from meshrt.debug.rank.suspended import holding, may_break, raise_in, take_back
 from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
 from meshrt.inspect.capping import TEXT_LIMIT
 from meshrt.inspect.facts import Facts
@@ -74,7 +74,7 @@ class Line:
         self._waiting = False
         #: It was interrupted by another thread.
         self._interrupted = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @property
     def runs(self) -> bool:
@@ -93,14 +93,16 @@ class Line:
 
     def ends(self) -> None:
         """Note that the line has run, and withdraw an interrupt that has not arrived yet."""
-        with self._lock:
-            self._running = max(0, self._running - 1)
-            if not self._running:
-                self._typed(False)
-            self._waiting = False  # it has read further lines itself
-            if self._interrupted:
-                self._interrupted = False
-                take_back()
+        holding(self._lock, self._ends)
+
+    def _ends(self) -> None:
+        self._running = max(0, self._running - 1)
+        if not self._running:
+            self._typed(False)
+        self._waiting = False  # it has read further lines itself
+        if self._interrupted:
+            self._interrupted = False
+            take_back()
 
     def interrupt(self, ident: int, wanted: Callable[[], bool]) -> bool:
         """Raise KeyboardInterrupt in what the line runs on thread ``ident``, once C code returns. On another thread.

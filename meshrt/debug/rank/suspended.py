@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Container
 from threading import get_ident
 from types import CodeType, FrameType
@@ -10,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from meshrt.debug.stepping import is_hidden, is_users
 from meshrt.inspect.visibility import is_debugging_file
 
-__all__ = ["await_chain", "may_break", "never_broken", "raise_in", "runs_lines", "take_back"]
+__all__ = ["await_chain", "holding", "may_break", "never_broken", "raise_in", "runs_lines", "take_back"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,6 +105,19 @@ def raise_in(ident: int, kind: type[BaseException]) -> None:
     import ctypes  # start-up: needed only to interrupt a line
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind))
+
+
+def holding(lock: threading.RLock, action: Callable[[], None]) -> None:
+    """Run ``action`` with a lock, on a thread in which another one may raise an exception.
+
+    A ``with`` statement does not do: on Python 3.14 the exception may come between the lock and the block.
+    """
+    try:
+        lock.acquire()
+        action()
+    finally:
+        with contextlib.suppress(RuntimeError):  # it was not taken
+            lock.release()
 
 
 class _Instead(BaseException):

@@ -219,6 +219,13 @@ def test_only_changes_are_told() -> None:
         worker.call = call
         inspector.pulse()
         assert [event.state for event in events[3:]] == ["running"]
+        worker.call = None
+        for _ in range(2):
+            inspector.pulse()
+        # It ends: another one may get its name.
+        services.actors = list
+        inspector.pulse()
+        assert [event.state for event in events[4:]] == ["idle", "running"]
 
 
 def test_who_waits_for_fewer_tells_so_though_it_stands_where_it_stood() -> None:

@@ -46,6 +46,8 @@ Traceback (most recent call last):
   File "<cell 7>", line 3, in fail
   File "<cell 7>", line 3, in __init__
   File "<cell 7>", line 99, in fail
+  File "<cell 7>", line 3, in <module>
+  File "<cell 7>", line 3, in <lambda>
   File "/no/such/file.py", line 1, in run
   File "/etc/passwd", line 1, in run
   File "/src/a.py", line 7, in step

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from threading import get_ident
 from types import CodeType, FrameType
 
-from meshrt.debug.rank.suspended import may_break, raise_in, take_back
+from meshrt.debug.rank.suspended import holding, may_break, raise_in, take_back
 from meshrt.debug.stepping import is_users
 from meshrt.errors import MeshError
 from meshrt.hooks.services import RankServices
@@ -57,7 +57,7 @@ class Evaluations:
         #: See `RankServices.typed`.
         self.typed: Callable[[bool], None] = lambda begins: None
         #: Held to raise something in another thread, and to end there what it would be raised in.
-        self._breaking = threading.Lock()
+        self._breaking = threading.RLock()
 
     def post(self) -> int:
         """Return the number of a new evaluation that a thread will take."""
@@ -87,7 +87,7 @@ class Evaluations:
         return done
 
     def _end(self, ident: int, this: _Evaluation, outer: _Evaluation | None) -> None:
-        with self._breaking:
+        def end() -> None:
             if outer is None:
                 self._at_work.pop(ident, None)
                 self.typed(False)
@@ -95,6 +95,8 @@ class Evaluations:
                 self._at_work[ident] = outer
             if this.asynchronous:
                 take_back()
+
+        holding(self._breaking, end)
 
     def interrupt(self, latest: int) -> list[int]:
         """Interrupt evaluations up to number ``latest``, and return their threads; the main thread needs a signal."""
@@ -126,7 +128,7 @@ class Evaluations:
 
     def forked(self) -> None:
         """In a forked child, where the lock may be held by a thread that is not there."""
-        self._breaking = threading.Lock()
+        self._breaking = threading.RLock()
 
     def _may_break(self, frame: FrameType | None) -> bool:
         """Whether ``frame`` is in code of the user's, or in a wait for it: an answer is not to be torn in two."""
