@@ -20,6 +20,7 @@ from meshrt.inspect.facts import Facts
 from meshrt.program.places import NOWHERE, Place
 
 __all__ = [
+    "EVALUATION_SECONDS",
     "Accepted",
     "BreakHit",
     "BreakHits",
@@ -230,6 +231,10 @@ class Evaluate(GroupedOperation[Value, Facts], frozen=True, tag="debug.eval"):
     ranks: str = ""
     limit: int = TEXT_LIMIT
     number: int = 0
+
+
+#: Seconds after which nobody waits for the value of an expression any more.
+EVALUATION_SECONDS = 8.0
 
 
 class CancelExpression(Operation[Accepted], frozen=True, tag="debug.cancel_expression"):

@@ -16,7 +16,7 @@ from meshrt.debug.broker.sessions import SessionTable, session_key
 from meshrt.debug.broker.stopping import running_of
 from meshrt.debug.operations import JobReport, Logs, Print
 from meshrt.debug.protocol import BUSY, STOPPED, SessionKey
-from meshrt.debug.rank_operations import CancelExpression, Evaluate, Value
+from meshrt.debug.rank_operations import EVALUATION_SECONDS, CancelExpression, Evaluate, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import Answered, Gathered
 from meshrt.hooks.services import RootServices, ToolClient
@@ -26,9 +26,6 @@ from meshrt.program.targets import Targets
 from meshrt.program.words import why_unanswered
 
 __all__ = ["Inquiry"]
-
-#: Seconds until a running rank counts as one that does not answer.
-_EVAL_SECONDS = 8.0
 
 
 class Inquiry:
@@ -68,14 +65,16 @@ class Inquiry:
                         text = f"{'*** ' if group.same.error else ''}{group.same.text}"
                         job.answer(key, "answered", text, group.per.get(rank), failed=group.same.error)
                     else:
-                        job.answer(key, group.kind, why_unanswered(group))
+                        late = group.kind == "silent" and not group.state
+                        hint = f"; `interrupt {actor.label}` cancels it" if late else ""
+                        job.answer(key, group.kind, why_unanswered(group) + hint)
 
         if running:
             limit, number = job.limit, job.number
             evaluate = Evaluate(actor.name, asked.command, asked.expression, actor.label, asked.ranks, limit, number)
             evaluated = {session_key(actor, rank) for rank in running}
             job.cancels.append(lambda: self._cancel(number, evaluated.intersection(job.pending())))
-            self._services.gather({actor.mesh.mesh_id: running}, evaluate, _EVAL_SECONDS, report)
+            self._services.gather({actor.mesh.mesh_id: running}, evaluate, EVALUATION_SECONDS, report)
         return job.start()
 
     def _cancel(self, number: int, keys: Collection[SessionKey]) -> int:

@@ -241,7 +241,8 @@ class RankDebugger:
         return Accepted(session is not None and self._interrupts.cancel_line(session, asked.seq))
 
     def interrupt(self, asked: InterruptRank) -> Grouped[Interrupted, None]:
-        """Request that an actor stops where it is."""
+        """Request that an actor stops where it is, and that expressions end for which nobody waits any more."""
+        self._evaluator.cancel_late(asked.actor)
         self._mind_exits(coming=True)
         try:
             self.handover.check()

@@ -10,6 +10,7 @@ import inspect
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.shared import within_limit
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.suspended import holding, may_break, raise_in, runs_lines, take_back
-from meshrt.debug.rank_operations import Accepted, CancelExpression, Evaluate, Value
+from meshrt.debug.rank_operations import EVALUATION_SECONDS, Accepted, CancelExpression, Evaluate, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import ActorState
 from meshrt.hooks.operations import Answers, Grouped
@@ -44,6 +45,7 @@ class _Expression:
 
     def __init__(self, asked: Evaluate) -> None:
         self.asked = asked
+        self.since = time.monotonic()
         #: Of its thread, once that runs.
         self.ident = 0
         self.begun = False
@@ -102,6 +104,13 @@ class Evaluator:
         for expression in found:
             self._interrupt(expression, _RETRY_SECONDS)
         return Accepted(bool(found))
+
+    def cancel_late(self, actor: str) -> None:
+        """The same of the expressions in an actor for which nobody waits any more. On the control thread."""
+        before = time.monotonic() - EVALUATION_SECONDS
+        for expression in list(self._running):
+            if expression.asked.actor == actor and expression.since < before:
+                self._interrupt(expression, _RETRY_SECONDS)
 
     def _interrupt(self, expression: _Expression, pause: float) -> None:
         with self._lock:

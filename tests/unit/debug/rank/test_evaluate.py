@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from meshrt.debug.rank.evaluate import _HANGING_MAX
-from meshrt.debug.rank_operations import BreakSpec, CancelExpression, Evaluate, SetBreaks, Value
+from meshrt.debug.rank_operations import EVALUATION_SECONDS, BreakSpec, CancelExpression, Evaluate, SetBreaks, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Grouped
@@ -70,6 +70,15 @@ def test_the_expression_that_is_named_is_cancelled(rank: FakeRank) -> None:
     assert not evaluator.cancel(CancelExpression(2)).accepted
     assert evaluator.cancel(CancelExpression(1)).accepted
     assert value(first[1]) == Value("KeyboardInterrupt", error=True)
+    late, _ = begin(rank, "self.endless()")
+    assert late.begun.wait(WAIT)
+    evaluator.cancel_late("another")
+    (running,) = evaluator._running
+    evaluator.cancel_late(running.asked.actor)
+    assert not vars(running)["interrupted"], "its question is new"
+    running.since -= EVALUATION_SECONDS
+    evaluator.cancel_late(running.asked.actor)
+    assert vars(running)["interrupted"]
     assert evaluate(rank, "self.size") == Value("5", error=False)
     wait_until(lambda: threading.active_count() <= threads)
 
