@@ -99,7 +99,7 @@ def of_silence(error: CallTimeout, mesh: str, *, end: str = "") -> FailureRecord
 def with_source(error: ExceptionFacts) -> ExceptionFacts:
     """Fill in source lines that a rank could not read: those of the script are known here."""
     frames = tuple(
-        frame if frame.source else replace(frame, source=line_of(frame.file, frame.line)[:300])
+        frame if frame.source else replace(frame, source=line_of(frame.file, frame.line, frame.function)[:300])
         for frame in error.frames
     )
     return replace(error, frames=frames, linked=tuple(map(with_source, error.linked)))

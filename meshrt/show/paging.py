@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -27,25 +26,22 @@ def write_paged(stream: IO[str], text: str) -> None:
     Raises:
         OutputError, BrokenPipeError: As `write_out`.
     """
-    command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else []
-    process = _started(command) if command else None
-    if process is None:
+    command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else ""
+    if not command:
         write_out(stream, text)
         return
+    environment = {"LESS": _LESS, **os.environ}
+    # By the shell, as git and man do it: a pager may be several programs.
+    pager = subprocess.Popen(
+        command, shell=True, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace"
+    )
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is a key of the pager
     try:
-        process.communicate(text)
+        pager.communicate(text)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _started(command: list[str]) -> subprocess.Popen[str] | None:
-    """Return the pager; None: there is no such program."""
-    environment = {"LESS": _LESS, **os.environ}
-    try:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    if pager.returncode:  # there is none, or it has failed
+        write_out(stream, text)
 
 
 def _is_terminal(stream: IO[str]) -> bool:
@@ -60,11 +56,8 @@ def _rows(text: str) -> int:
     return sum(1 + (len(line) - 1) // width if line else 1 for line in text.splitlines())
 
 
-def _pager() -> list[str]:
+def _pager() -> str:
+    """Return the command of the pager; "": none."""
     able = os.environ.get("TERM", "dumb") != "dumb"  # ``less`` asks for a key first on others
-    wanted = os.environ.get(PAGER, os.environ.get("PAGER", "less" if able else ""))
-    try:
-        command = shlex.split(wanted)
-    except ValueError:  # a quote that is not closed
-        return []
-    return [] if command == ["cat"] else command
+    command = os.environ.get(PAGER, os.environ.get("PAGER", "less" if able else "")).strip()
+    return "" if command == "cat" else command

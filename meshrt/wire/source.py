@@ -61,8 +61,15 @@ def source_text(filename: str) -> str | None:
     return "".join(lines) if lines else None
 
 
-def line_of(filename: str, number: int) -> str:
-    """Return a line (counted from 1), without the blanks around it, or "" where it is not known."""
+def line_of(filename: str, number: int, function: str) -> str:
+    """Return a line (counted from 1), without the blanks around it, or "" where it is not known.
+
+    Args:
+        function: Runs there. Where the name is that of no file, the text has to have such a function at the line:
+            Python gives ``<string>`` to all code that it makes.
+    """
+    if filename.startswith("<") and not _defines(function, filename, number):
+        return ""
     lines = (source_text(filename) or "").splitlines()
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
@@ -75,15 +82,14 @@ def with_lines(traceback: str) -> str:
 
     def filled(frame: re.Match[str]) -> str:
         name, number = frame["file"], int(frame["line"])
-        here = _defines(frame["function"], name, number) if name.startswith("<") else name in linecache.cache
-        line = line_of(name, number) if here else ""
+        here = name.startswith("<") or name in linecache.cache
+        line = line_of(name, number, frame["function"]) if here else ""
         return frame[0] + (f"{frame['indent']}    {line}\n" if line else "")
 
     return _BARE.sub(filled, traceback)
 
 
 def _defines(function: str, filename: str, number: int) -> bool:
-    """Whether the text of that name has such a function at a line: Python gives ``<string>`` to code that it makes."""
     try:
         tree = ast.parse(source_text(filename) or "")
     except (SyntaxError, ValueError):

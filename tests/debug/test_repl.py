@@ -369,6 +369,10 @@ def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:
             return "[0] 1\n" in me.sees("[0] ", PROMPT)
 
         wait_until(has_ended, SECONDS)  # once the interrupt has reached its thread
+        with screen("-m", "meshrt", "p", "debugee", "ranks(0)", ENDLESS) as shell:
+            shell.sees("Ctrl-C ends the wait")
+            shell.child.sendintr()
+            assert "waiting for 0: cancelled" in shell.ends() and shell.code == 130
         me.types("quit")
         me.ends()
         program.child.sendintr()

@@ -321,7 +321,7 @@ def test_a_slow_command_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         answer = me("cast debugee ranks(:) p 5")
         assert "[0,3] 5\n" in answer
         assert "2 ranks of debugee (1-2): not asked (still at 'import time;" in answer
-        assert "debugee 1 is at work on the line (`interrupt debugee 1` cancels it)" in me("attach debugee 1")
+        assert "debugee 1 is at work on the line (`interrupt debugee ranks(1)` cancels it)" in me("attach debugee 1")
         me.wait("debugee")
         assert "4 ranks" in me("continue")
     result.get(WAIT)

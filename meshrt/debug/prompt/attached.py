@@ -195,7 +195,11 @@ class Attached:
                     self._say(f"[{self.name} {state}]\n")
                     continue
                 self.pushed_out = True
-                state = f"at work on the line (`interrupt {self.name}` cancels it)" if self._busy else "running"
+                state = (
+                    f"at work on the line (`interrupt {self._actor} ranks({self._rank})` cancels it)"
+                    if self._busy
+                    else "running"
+                )
                 self.leave(f"{self.name} is {state}; its next stop will be announced")
                 return
             self._take(event)

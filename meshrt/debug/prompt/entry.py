@@ -161,7 +161,9 @@ def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *
         repl = Repl(client, terminal, notices=False, record=Recorder(shown, DEBUG) if json else None)
     try:
         ok = repl.run_command(invocation, line)
-        return repl.run() if stays else ExitCode.OK if ok else ExitCode.FAILED
+        if stays:
+            return repl.run()
+        return ExitCode.INTERRUPTED if repl.interrupted else ExitCode.OK if ok else ExitCode.FAILED
     except TimeoutError:
         raise MeshError("the program does not answer") from None
     finally:

@@ -68,6 +68,8 @@ class Repl:
         self._attached: Attached | None = None
         self._known = Known()
         self._leaving = False
+        #: Ctrl-C has ended the wait for answers.
+        self.interrupted = False
         self._reading = False
         #: As `Prompt` has it; some may be deleted already.
         self.breaks: set[int] = set()
@@ -136,7 +138,7 @@ class Repl:
                 self._closed()
                 return ExitCode.OK if ok and number == len(script) else ExitCode.FAILED
             if not ok:
-                return ExitCode.FAILED
+                return ExitCode.INTERRUPTED if self.interrupted else ExitCode.FAILED
         return ExitCode.OK
 
     def _how_to_leave(self) -> str:
@@ -281,7 +283,7 @@ class Repl:
                     break
                 answers.add(report)
         except KeyboardInterrupt:
-            cancel = True
+            cancel = self.interrupted = True
             self._say("")
         finally:
             self.client.forget(job)

@@ -27,6 +27,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 24 lines and 20 columns."""
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 24)))
     monkeypatch.delenv(PAGER, raising=False)
+    monkeypatch.delenv("PAGER", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
 
 
 def copies_to(path: Path) -> str:
@@ -52,7 +54,7 @@ def test_what_fits_and_what_goes_to_a_file_is_not(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "shown").exists()
 
 
-@pytest.mark.parametrize("pager", ["", "cat", "/no/such/program -x", "less 'unclosed"])
+@pytest.mark.parametrize("pager", ["", " ", "cat", "/no/such/program -x", "less 'unclosed", "false", "kill $$"])
 def test_without_a_pager_the_text_is_written(pager: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PAGER, pager)
     terminal = Terminal()
@@ -63,3 +65,15 @@ def test_without_a_pager_the_text_is_written(pager: str, monkeypatch: pytest.Mon
 def test_a_pager_that_is_left_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PAGER, "true")
     write_paged(Terminal(), LONG * 10_000)
+
+
+def test_a_terminal_that_can_do_nothing_has_no_pager_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    write_paged(terminal, LONG)
+    assert terminal.getvalue() == LONG
+    monkeypatch.setenv("PAGER", f"tr a-z A-Z | {copies_to(tmp_path / 'shown')}")
+    write_paged(Terminal(), LONG)
+    assert "LINE 99" in (tmp_path / "shown").read_text("utf-8")

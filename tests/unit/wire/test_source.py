@@ -65,7 +65,8 @@ def test_lines_of_a_traceback_are_filled_in_where_they_are_known(monkeypatch: py
     group = '  | Traceback (most recent call last):\n  |   File "<cell 7>", line 3, in fail\n  | ValueError: no\n'
     assert "in fail\n  |     raise ValueError(\n" in source.with_lines(group)
     assert source.with_lines("") == "" and source.with_lines(source.with_lines(BARE)) == source.with_lines(BARE)
-    assert source.line_of("<cell 7>", 4) == '"no")' and not source.line_of("<cell 7>", 0)
+    assert source.line_of("<cell 7>", 4, "fail") == '"no")' and not source.line_of("<cell 7>", 0, "fail")
+    assert not source.line_of("<cell 7>", 4, "run") and source.line_of(__file__, 1, "run").startswith('"""Finding')
 
 
 @pytest.mark.parametrize("flags", [["-c"], ["-B", "-c"], ["-Bc"], ["-X", "utf8", "-c"], ["-W", "error", "-c"]])
