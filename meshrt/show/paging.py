@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -26,22 +27,24 @@ def write_paged(stream: IO[str], text: str) -> None:
     Raises:
         OutputError, BrokenPipeError: As `write_out`.
     """
-    command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else ""
-    if not command:
+    command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else []
+    if not command or not _is_shown(command, text):
         write_out(stream, text)
-        return
+
+
+def _is_shown(command: list[str], text: str) -> bool:
+    """Whether a pager has shown the text: there is such a program, and it has not failed."""
     environment = {"LESS": _LESS, **os.environ}
-    # By the shell, as git and man do it: a pager may be several programs.
-    pager = subprocess.Popen(
-        command, shell=True, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace"
-    )
+    try:
+        pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace")
+    except OSError:
+        return False
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is a key of the pager
     try:
         pager.communicate(text)
     finally:
         signal.signal(signal.SIGINT, before)
-    if pager.returncode:  # there is none, or it has failed
-        write_out(stream, text)
+    return pager.returncode == 0
 
 
 def _is_terminal(stream: IO[str]) -> bool:
@@ -56,8 +59,11 @@ def _rows(text: str) -> int:
     return sum(1 + (len(line) - 1) // width if line else 1 for line in text.splitlines())
 
 
-def _pager() -> str:
-    """Return the command of the pager; "": none."""
+def _pager() -> list[str]:
+    """Return the command of the pager and its arguments; empty: none."""
     able = os.environ.get("TERM", "dumb") != "dumb"  # ``less`` asks for a key first on others
-    command = os.environ.get(PAGER, os.environ.get("PAGER", "less" if able else "")).strip()
-    return "" if command == "cat" else command
+    try:
+        command = shlex.split(os.environ.get(PAGER, os.environ.get("PAGER", "less" if able else "")))
+    except ValueError:  # a quote that is not closed
+        return []
+    return [] if command == ["cat"] else command
