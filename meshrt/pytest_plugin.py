@@ -144,17 +144,26 @@ def pytest_runtest_makereport(
         item.stash[_FAILED] = True
         for plan in item.stash.get(_PLANS, []) if call.when == "call" else []:
             item.add_report_section(call.when, "meshrt faults", str(plan))
+    root = _root_if_loaded()
     if isinstance(error, Exception) and "meshrt.mesh.program" in sys.modules:
-        from meshrt.mesh.program import running_root  # start-up: see above
-
-        root = running_root()
         text = "" if root is None else root.script.report_of(error)
         if text:
             item.add_report_section(call.when, "meshrt", text)
         if not (item.config.getini(_FRAMES) or item.config.getoption("fulltrace")):
             error.__traceback__ = users_part(error.__traceback__) or error.__traceback__
             call.excinfo = pytest.ExceptionInfo.from_exception(error)
+    if root is not None and call.when == "teardown":
+        root.script.begin_anew()
     return (yield)
+
+
+def _root_if_loaded() -> Root | None:
+    """Return the program of this process; None: no test has made one."""
+    if "meshrt.mesh.program" not in sys.modules:
+        return None
+    from meshrt.mesh.program import running_root  # start-up: see above
+
+    return running_root()
 
 
 class MeshesOfTest:

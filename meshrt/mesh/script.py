@@ -161,6 +161,10 @@ class Script:
         found: Path | None = self._reporter.file_of(error)
         return found
 
+    def begin_anew(self) -> None:
+        """What fails from now on has nothing to do with what has failed before."""
+        self._reporter.begin_anew()
+
     def take_unread(self) -> tuple[list[str], str]:
         """Return the errors that nobody has read, a line each, and a report on failures of which nobody was told.
 

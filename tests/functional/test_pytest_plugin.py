@@ -120,6 +120,19 @@ def test_a_fault_that_has_not_happened_is_an_error_of_a_test_that_passes(tmp_pat
     assert "kill of rank 1 at call 9 of step(): has not happened" in said
 
 
+@pytest.mark.slow
+def test_the_report_of_a_test_has_no_failure_of_another_one(tmp_path: Path) -> None:
+    status, said = ran(
+        tmp_path,
+        "def test_caught():\n"
+        "    with testing.local(Job) as job, pytest.raises(ValueError, match='loss is 2'):\n"
+        "        job.step.call_one(2).get(20)",
+        "def test_fails():\n    with testing.local(Job) as job:\n        job.step.call_one(3).get(20)",
+    )
+    assert status == 1 and "1 failed, 1 passed" in said
+    assert "loss is 3" in said and "loss is 2" not in said.replace("match='loss is 2'", "")
+
+
 def test_it_loads_nothing_of_meshrt_before_a_test_does(tmp_path: Path) -> None:
     (tmp_path / "test_plain.py").write_text(
         "import sys\n"
