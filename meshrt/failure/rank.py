@@ -82,7 +82,9 @@ class Recorder:
             origin,
             id=raised.failure,
             blame="platform" if "MemoryError" in facts.bases else "user",
+            # Of several ranks in one process (`meshrt.mesh.own_ranks`), that of the call.
             mesh_id=call.mesh_id if call is not None else origin.mesh_id,
+            rank=call.rank if call is not None else origin.rank,
             actor=call.actor if call is not None else "",
             coordinates=_coordinates(call),
             endpoint=call.endpoint if call is not None and not raised.what else "",

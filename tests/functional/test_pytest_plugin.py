@@ -127,9 +127,12 @@ def test_the_report_of_a_test_has_no_failure_of_another_one(tmp_path: Path) -> N
         "def test_caught():\n"
         "    with testing.local(Job) as job, pytest.raises(ValueError, match='loss is 2'):\n"
         "        job.step.call_one(2).get(20)",
-        "def test_fails():\n    with testing.local(Job) as job:\n        job.step.call_one(3).get(20)",
+        "def test_fails():\n"
+        "    with testing.local_mesh(gpus=3) as mesh:\n"
+        "        mesh.spawn('job', Job).slice(gpus=1).step.call_one(3).get(20)",
     )
     assert status == 1 and "1 failed, 1 passed" in said
+    assert "ROOT CAUSE  job rank 1 on" in said and "AMBIGUOUS" not in said
     assert "loss is 3" in said and "loss is 2" not in said.replace("match='loss is 2'", "")
 
 
