@@ -316,12 +316,17 @@ def test_completion_knows_actors_dims_and_the_names_of_a_frame(waiting: Path) ->
 ENDLESS = "[0 for _ in iter(int, 1) if 0]"
 
 
+def cancels(me: Screen, line: str, progress: str) -> None:
+    """Type a line that no rank answers, and Ctrl-C; ``progress``: what is shown of the ranks."""
+    me.types(line)
+    me.sees(f"{progress}; Ctrl-C ends the wait")
+    me.child.sendintr()
+    me.sees(f"{progress}: cancelled", PROMPT)
+
+
 def test_ctrl_c_cancels_what_was_cast(waiting: Path) -> None:
     with beside(waiting) as (program, me):
-        me.types("cast debugee ranks(1:3) import time; time.sleep(1000)")
-        me.sees("0/2 answered, waiting for 1-2; Ctrl-C ends the wait")
-        me.child.sendintr()
-        me.sees("0/2 answered, waiting for 1-2: cancelled", PROMPT)
+        cancels(me, "cast debugee ranks(1:3) import time; time.sleep(1000)", "0/2 answered, waiting for 1-2")
         me.sees("2 ranks of debugee (1-2) stopped at")
         me.types("p debugee rank")
         me.sees("[0] 0\n[1] 1\n[2] 2\n[3] 3\n", PROMPT)
@@ -359,10 +364,7 @@ def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:
         me.types("cast debugee ranks(0) c")
         me.sees("rank 0 of debugee: resumed", PROMPT)
         threads = "[each.name for each in __import__('threading').enumerate()].count('meshrt-eval')"
-        me.types(f"p debugee ranks(0) {ENDLESS}")
-        me.sees("0/1 answered, waiting for 0; Ctrl-C ends the wait")
-        me.child.sendintr()
-        me.sees("0/1 answered, waiting for 0: cancelled", PROMPT)
+        cancels(me, f"p debugee ranks(0) {ENDLESS}", "0/1 answered, waiting for 0")
 
         def has_ended() -> bool:
             me.types(f"p debugee ranks(0) {threads}")
