@@ -215,7 +215,7 @@ def one_program(request: pytest.FixtureRequest) -> Iterator[bool]:
 
     _warm_up()
     before = Footprint.now()
-    meshrt.proc_mesh(name="first").stop()  # its agent is there from now on
+    meshrt.proc_mesh(hosts=2, name="first").stop()  # its agents are there from now on
     yield True
     meshrt.shutdown_context(0.5)
     holds_within(10, lambda: not Footprint.now().beyond(before))
