@@ -1,7 +1,8 @@
 """The threads and tasks of a rank as a user reads them: one sample each.
 
 A thread is ``running``, ``blocked`` (at one instruction, without processor time), ``idle`` (an actor
-that waits for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
+that waits for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked; one that only
+waits for its turn is as its loop's thread is.
 
 What a blocked thread waits in, as ``self.lock.acquire`` or ``time.sleep``, is read from the byte code: the loads that
 begin where the call begins make up the name of what is called. It is not known if the interpreter keeps no columns
@@ -87,7 +88,7 @@ class Sampler:
             look = looks.get(actor.thread or 0)
             call, serving = _serving(actor, tasks)
             if call is not None and look is not None:
-                suspended = serving is not None and not serving.running
+                suspended = serving is not None and not (serving.running or serving.ready)
                 marks[actor.name] = call, serving.mark if serving is not None and suspended else look.mark
         return marks
 
@@ -115,6 +116,8 @@ class Sampler:
         own = _thread(look, verbose)
         own.kind, own.actor = "actor", actor.name
         in_user_code = any(not is_hidden_file(entry.file) for entry in own.stack)
+        # Of what waits for its turn. Where no user code is on the stack, the suspended call itself is stopped.
+        turn = BLOCKED if own.state == STOPPED and in_user_code else own.state
         tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
         call, serving = _serving(actor, tasks)
         own.endpoint = call.endpoint if call is not None else ""
@@ -131,7 +134,9 @@ class Sampler:
                 endpoint = "" if running is None else _endpoint(actor, running)
                 samples.append(Sample(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
             own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
-            if in_user_code or own.state != STOPPED:
+            if serving.ready:
+                own.state, own.waits = turn, ""
+            elif in_user_code or own.state != STOPPED:
                 own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
             in_user_code = bool(own.stack)
         if not own.endpoint and not in_user_code:
@@ -140,8 +145,8 @@ class Sampler:
         for task in tasks:
             stack = entries_of(task.stack, verbose=verbose)[0]
             if task is not serving and not task.running and stack:
-                endpoint = _endpoint(actor, task)
-                samples.append(Sample(task.name, "task", actor.name, endpoint, BLOCKED, stack, task.mark, task.awaits))
+                endpoint, state = _endpoint(actor, task), turn if task.ready else BLOCKED
+                samples.append(Sample(task.name, "task", actor.name, endpoint, state, stack, task.mark, task.awaits))
         return [own, *samples]
 
 

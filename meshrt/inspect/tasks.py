@@ -49,6 +49,11 @@ class TaskLook(msgspec.Struct):
     #: This task, and the tasks that it waits for.
     waiters: Sequence[object]
 
+    @property
+    def ready(self) -> bool:
+        """Whether it waits for its turn on the loop's thread only, as in ``asyncio.sleep(0)``."""
+        return not self.running and not self.awaits
+
 
 class Tasks:
     """The tasks of all loops, look by look."""

@@ -359,6 +359,50 @@ def test_ctrl_c_cancels_the_line_of_a_rank(waiting: Path) -> None:
         program.child.sendintr()
 
 
+def test_ctrl_c_reaches_what_runs_inside_of_other_commands(waiting: Path) -> None:
+    with beside(waiting) as (program, me):
+        me.types("attach debugee 2")
+        me.sees("(debugee 2")
+        me.types("debug __import__('time').sleep(1000)")
+        me.sees("ENTERING RECURSIVE DEBUGGER", "((Pdb))")
+        me.types("c")  # the line that runs is `debug` still
+        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
+        me.child.sendintr()
+        me.sees("*** KeyboardInterrupt", "(debugee 2")
+        me.types("interact")
+        me.sees(">>>")
+        me.types(ENDLESS)
+        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
+        me.child.sendintr()
+        assert "meshrt" not in me.sees('File "<console>", line 1, in <module>', "KeyboardInterrupt", ">>>")
+        me.types("exit()")
+        me.sees("(debugee 2")
+        me.types("detach")
+        me.sees(PROMPT)
+        me.types("quit")
+        me.ends()
+        program.child.sendintr()
+
+
+def test_a_rank_that_evaluates_what_is_displayed_can_be_interrupted(waiting: Path) -> None:
+    with beside(waiting) as (program, me):
+        me.types("attach debugee 2")
+        me.sees("(debugee 2")
+        me.types(f"display {ENDLESS}")
+        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
+        me.child.sendintr()
+        me.sees("raised KeyboardInterrupt", "(debugee 2")
+        me.types("n")  # it has stopped, and is not at its prompt yet
+        me.sees("[debugee 2 is running; Ctrl-C returns to the mesh's prompt]")
+        me.child.sendintr()
+        me.sees("left debugee 2 as it is", PROMPT)
+        me.types("interrupt debugee ranks(2)")
+        me.sees("-> share = share_of(total, rank)", PROMPT)
+        me.types("quit")
+        me.ends()
+        program.child.sendintr()
+
+
 def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:
     with beside(waiting) as (program, me):
         me.types("cast debugee ranks(0) c")

@@ -122,7 +122,7 @@ class Interrupts:
         actor = self._actor(name)
         ident = ident_of(thread) if thread else actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
-        if session is not None and ident is not None and session.running:
+        if session is not None and ident is not None and session.running and session.stopped:
             where = f"at work on a line, {session.place()}"
             self.cancel_line(session, session.running)
             return Interrupted("asked", where)

@@ -230,8 +230,15 @@ class PdbAdapter(BdbAdapter, _Pdb):
     def _run_line(self, line: str) -> bool:
         return bool(self._kept(super().onecmd, line))
 
-    def preloop(self) -> None:
-        self._kept(super().preloop)  # before 3.13: values that are displayed at each prompt
+    if sys.version_info < (3, 13):
+
+        def preloop(self) -> None:
+            """Show the values that are displayed at each prompt. Later versions do that by a line."""
+            self.reading.run_line("", self._display)
+
+        def _display(self, _line: str) -> bool:
+            self._kept(super().preloop)
+            return False
 
     def _kept(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
         try:

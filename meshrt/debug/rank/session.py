@@ -215,8 +215,11 @@ class RankSession:
 
     @property
     def running(self) -> int:
-        """The number of the line that runs or is about to; 0: none, or it reads. Any thread."""
-        return self._seq if self._line.runs and self.stopped and not self._open else 0
+        """The number of the line that runs or is about to; 0: none, or it reads. Any thread.
+
+        That of a `debug` command runs, too, while what it debugs does.
+        """
+        return self._seq if self._line.runs and not self._open else 0
 
     def break_line(self, ident: int) -> bool:
         """Raise KeyboardInterrupt in the line that this session's thread runs, once C code returns. On another thread.

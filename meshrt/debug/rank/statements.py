@@ -20,6 +20,7 @@ from meshrt.debug.rank.console import DEBUGGERS_OWN, catch_streams, displayed, s
 from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.shared import Shared
 from meshrt.debug.rank.variables import assigned
+from meshrt.files import users_part
 from meshrt.inspect.facts import Facts
 from meshrt.inspect.shortening import shortened
 from meshrt.inspect.values import describe, describe_pretty
@@ -183,6 +184,13 @@ class _Interpreter(InteractiveConsole):
 
     def write(self, data: str) -> None:
         standard_out.write(data)
+
+    def showtraceback(self) -> None:
+        """Show the exception that is being handled. The user's KeyboardInterrupt was raised in the debugger's code."""
+        error = sys.exception()
+        if error is not None:
+            error.with_traceback(users_part(error.__traceback__))
+        super().showtraceback()
 
 
 def interact(names: Mapping[str, object]) -> None:

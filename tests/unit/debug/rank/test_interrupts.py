@@ -34,7 +34,7 @@ class Services(FakeRankServices):
 
 def test_an_interrupt_is_of_the_line_that_runs() -> None:
     services = Services()
-    session: Any = SimpleNamespace(running=5, ident=threading.get_ident(), place=lambda: "train.py:7")
+    session: Any = SimpleNamespace(running=5, stopped=True, ident=threading.get_ident(), place=lambda: "train.py:7")
     sessions: Any = SimpleNamespace(of_thread=lambda _ident: session)
     interrupts = Interrupts(services, sessions, SimpleNamespace(), None)  # type: ignore[arg-type]
     assert interrupts.ask(InterruptRank("worker")).state == "asked"
