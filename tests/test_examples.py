@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from pathlib import Path
 
 import pytest
 
+from tests.support import notebooks
 from tests.support.footprint import marked_processes
 from tests.support.programs import ROOT, run_python
 from tests.support.waiting import wait_until
@@ -21,6 +23,21 @@ def test_the_demo_plays_the_session_and_the_program_ends_well(tmp_path: Path) ->
     for shown in ("meshrt_dbg> ", "attached to debugee 13", "[0-7] 0", "[8-15] 1", "ValueMesh{hosts=4,gpus=4}:"):
         assert shown in done.stdout
     wait_until(lambda: not marked_processes(), 5, "every process of the demo has ended")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("nbclient") is None, reason="nbclient is not installed (pip install --group notebook)"
+)
+@pytest.mark.parametrize("path", notebooks.NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_what_is_stored_in_it(path: Path) -> None:
+    ran, stored = notebooks.run(path)["cells"], notebooks.stored(path)["cells"]
+    assert [notebooks.shown_by(cell) for cell in ran] == [notebooks.shown_by(cell) for cell in stored]
+
+
+def test_a_notebook_can_be_read_as_a_page() -> None:
+    page = notebooks.as_page(notebooks.stored(notebooks.NOTEBOOKS[0]))
+    assert page.startswith("# Find a hang\n") and "\n```bash\n!meshrt where\n```\n\n```text\n8 ranks of mesh1\n" in page
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -55,7 +55,7 @@ class Kind(Enum):
         RANK: A number, or coordinates, up to the end of the line.
         RUN: A program: its id, its pid or its run directory. Only in a shell: a prompt has its program.
         COMMAND: Name of a command.
-        PLACE: ``FILE:LINE`` or ``ACTOR.ENDPOINT``: a word that a comma ends, too; a file name may be in quotes.
+        PLACE: ``FILE:LINE`` or ``ACTOR.METHOD``: a word that a comma ends, too; a file name may be in quotes.
         VARIABLE: Name of a variable, up to ``ranks(...)`` or the end of the line.
         CONDITION: Behind a comma, up to ``ranks(...)`` or the end of the line.
         EXPRESSION: Python, up to the end of the line.

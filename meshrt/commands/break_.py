@@ -45,7 +45,7 @@ def setter(name: str, summary: str, *, once: bool, aliases: tuple[str, ...] = ()
         Group.BREAKS,
         arguments=(
             Argument("actor", Kind.ACTOR),
-            Argument("place", Kind.PLACE, required=True, metavar="FILE:LINE|ACTOR.ENDPOINT"),
+            Argument("place", Kind.PLACE, required=True, metavar="FILE:LINE|ACTOR.METHOD"),
             Argument("condition", Kind.CONDITION, metavar=", CONDITION"),
             ranks(),
         ),
@@ -77,6 +77,7 @@ COMMAND = setter(
         "Without a breakpoint() in the code: ranks that run are reached too, and ranks and meshes that come later.\n"
         "  break train.py:88                         break trainer.step\n"
         "  break train.py:88, loss != loss           break train.py:88, step > 10 ranks(hosts=1:)\n"
+        "METHOD is an endpoint, or another method or property of the actor's class: it stops at its first line.\n"
         "FILE is the end of a path. On a LINE without code it is set at the next one of the same function, which is\n"
         "said; between two functions it is refused. With ranks(...) and several actors, the actor comes first:\n"
         "  break trainer train.py:88 ranks(0)\n"

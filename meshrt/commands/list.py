@@ -43,9 +43,9 @@ COMMAND = Command(
     aliases=("l",),
     details=(
         "One row per rank: its number in the mesh it was spawned on, the coordinates of the view through which it\n"
-        "was called, host, and where it is. STATE is stopped (without one), running, blocked, post-mortem,\n"
-        "not-answering, dead or all. With an ACTOR, all its ranks. Above 32 rows equal ones share a row. No rank is\n"
-        "asked: this is what is known, and since when."
+        "was called, host, and where it is. STATE is stopped (without one), running, blocked, idle,\n"
+        "post-mortem, not-answering, dead or all. With an ACTOR, all its ranks. Above 32 rows equal ones share a row.\n"
+        "No rank is asked: this is what is known, and since when."
     ),
     check=_check,
     record={

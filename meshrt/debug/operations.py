@@ -371,7 +371,7 @@ class Break(Asked[BreakSet], frozen=True, tag="debug.break"):
     """Set a breakpoint.
 
     Attributes:
-        place: ``FILE:LINE`` or ``ACTOR.ENDPOINT``.
+        place: ``FILE:LINE`` or ``ACTOR.METHOD``.
         goes: The number of an IDE session, whose console this terminal is: when the terminal closes, the breakpoint is
             deleted; 0: it stays.
     """

@@ -247,7 +247,7 @@ class CancelExpression(Operation[Accepted], frozen=True, tag="debug.cancel_expre
 
 
 class BreakSpec(Data, frozen=True):
-    """A breakpoint as a rank gets it: a line of a file, or an endpoint of an actor ("": of any actor).
+    """A breakpoint as a rank gets it: a line of a file, or a method of an actor ("": of any actor).
 
     ``goes``: the session of the IDE that it belongs to; "": none.
     """
@@ -255,7 +255,7 @@ class BreakSpec(Data, frozen=True):
     id: int
     file: str = ""
     line: int = 0
-    endpoint: str = ""
+    method: str = ""
     actor: str = ""
     condition: str = ""
     once: bool = False

@@ -142,19 +142,26 @@ def test_once(root: Desk, worker: Any) -> None:
 
 
 def test_an_endpoint_by_name(root: Desk, worker: Any) -> None:
-    assert states(put(root, spec(endpoint="work", actor="worker"))) == {1: "bound"}
+    assert states(put(root, spec(method="work", actor="worker"))) == {1: "bound"}
     result = worker.work.call_one(1)
     stop = root.stopped()
     assert (stop.place.line, stop.place.function) == (line_of("work") - 2, "work")
     root.let_go()
     assert result.get(WAIT) == 0
-    text = states(put(root, spec(endpoint="wrok", actor="worker")))[1]
-    assert text.startswith("Busy has no endpoint 'wrok'; it has asks, computes, ")
-    assert states(put(root, spec(endpoint="work", actor="another"))) == {1: "pending"}
+    text = states(put(root, spec(method="wrok", actor="worker")))[1]
+    assert text.startswith("Busy has no method 'wrok'; its endpoints: asks, computes, ")
+    assert states(put(root, spec(method="work", actor="another"))) == {1: "pending"}
+
+
+def test_a_method_that_is_no_endpoint(root: Desk, worker: Any) -> None:
+    assert states(put(root, spec(method="_opened", actor="worker", once=True))) == {1: "bound"}
+    worker.loop.broadcast()
+    assert root.stopped().place.function == "_opened"
+    root.let_go()
 
 
 def test_an_endpoint_of_an_actor_that_comes_later(root: Desk, procs: ProcMesh) -> None:
-    put(root, spec(endpoint="value", actor="later"))
+    put(root, spec(method="value", actor="later"))
     result = procs.spawn("later", AsyncBusy).get(WAIT).value.call_one()
     root.stopped(actor="later")
     root.let_go(actor="later")
@@ -208,7 +215,7 @@ def test_a_line_without_code(root: Desk, worker: Any) -> None:
 
 
 def test_nothing_is_looked_for_when_everything_was_refused(root: Desk, worker: Any) -> None:
-    refused = (spec(1, file="busy.py", line=99999), spec(2, endpoint="wrok", actor="worker"))
+    refused = (spec(1, file="busy.py", line=99999), spec(2, method="wrok", actor="worker"))
     answer = put(root, *refused)
     assert set(states(answer).values()).isdisjoint({"bound", "pending"})
     assert answer.price == ""

@@ -22,6 +22,7 @@ import meshrt
 from meshrt.commandline.command import Offer
 from meshrt.commandline.table import COMMANDS
 from meshrt.commandline.texts import help_of, ordered
+from tests.support.notebooks import as_page, stored
 from tests.support.programs import ROOT
 from tests.support.reference import GROUPS, Group, found_name, is_error
 
@@ -142,6 +143,8 @@ def linked_files(texts: dict[str, str]) -> list[str]:
 
 def shown(place: str) -> str:
     """Return the page that shows a file."""
+    if place.endswith(".ipynb"):
+        return as_page(stored(ROOT / place))
     text = (ROOT / place).read_text("utf-8")
     fence = "`" * (3 + max((len(ticks) for ticks in re.findall(r"`{3,}", text)), default=0))
     return f"# {place}\n\n{fence}{_LANGUAGES.get(Path(place).suffix, 'text')}\n{text.rstrip()}\n{fence}\n"

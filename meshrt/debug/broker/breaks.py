@@ -50,7 +50,7 @@ S = TypeVar("S")
 P = TypeVar("P")
 
 _PLACE = re.compile(r"(.+):(\d{1,9})")
-_ENDPOINT = re.compile(r"(?:(.+)\.)?([^\W\d]\w*)")
+_METHOD = re.compile(r"(?:(.+)\.)?([^\W\d]\w*)")
 #: Seconds that ranks have to confirm a change.
 _CONFIRM_SECONDS = 2.0
 
@@ -113,14 +113,14 @@ class Breaks:
         """
         _check_condition(asked.condition)
         actor = asked.actor
-        file, line, endpoint = self._place(asked.place, actor)
-        if endpoint and not actor:
+        file, line, method = self._place(asked.place, actor)
+        if method and not actor:
             actor = asked.place.rpartition(".")[0]
         ranks = self._chosen(actor, asked.ranks)
         number = self._number + 1
         name = self._targets.bare_name(actor) if actor else ""
         session = session_of_ide(client.pid, asked.goes)
-        spec = BreakSpec(number, file, line, endpoint, name, asked.condition, asked.once, session)
+        spec = BreakSpec(number, file, line, method, name, asked.condition, asked.once, session)
         shown = None if ranks is None else {mesh: sorted(members) for mesh, members in ranks.items()}
         goes_with = client.pid if asked.goes else 0
         row = BreakRow(number, asked.place, asked.condition, asked.once, asked.ranks or "all", shown, goes_with)
@@ -205,10 +205,10 @@ class Breaks:
             return match[1], int(match[2]), ""
         if place.endswith(".py"):
             raise UsageError(f"the line is missing; expected {place}:LINE")
-        match = _ENDPOINT.fullmatch(place)
+        match = _METHOD.fullmatch(place)
         if match is None or not (match[1] or actor):
             raise UsageError(
-                f"{place!r} is not a valid place; expected FILE:LINE, for instance train.py:41, or ACTOR.ENDPOINT"
+                f"{place!r} is not a valid place; expected FILE:LINE, for instance train.py:41, or ACTOR.METHOD"
             )
         return "", 0, match[2]
 

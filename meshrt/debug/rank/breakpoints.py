@@ -3,7 +3,7 @@
 ::
 
     pending --its file or actor is loaded--> bound --reached, condition true--> hit (with ``once``: never again)
-       '-- the loaded code has no such line or endpoint --> refused: it is not looked for any more
+       '-- the loaded code has no such line or method --> refused: it is not looked for any more
 
 Pure bookkeeping: `meshrt.debug.rank.monitoring` (3.12 and newer) or `meshrt.debug.rank.tracing` watches the lines. The
 table is replaced on the control thread and read on every other one.
@@ -131,21 +131,28 @@ class _Breakpoint:
             self.problem = str(error)
         self.targets = {**self.targets, filename: target}
 
-    def bind_endpoint(self, cls: type) -> None:
-        """Look for the endpoint in an actor's class."""
-        name = self.spec.endpoint
-        if name not in endpoints_of(cls):
-            names = ", ".join(endpoints_of(cls)) or "none"
-            if self.spec.actor:
-                self.problem = f"{cls.__name__} has no endpoint {name!r}; it has {names}"
-            return
-        function = inspect.unwrap(inspect.getattr_static(cls, name))
-        code = getattr(function, "__code__", None)
-        if isinstance(code, CodeType):
+    def bind_method(self, cls: type) -> None:
+        """Look for the method in an actor's class."""
+        name = self.spec.method
+        found = inspect.getattr_static(cls, name, None)
+        code = _code_of(found)
+        if code is not None and not is_hidden_code(code):
             target = Target(body_of(code)[0], code.co_firstlineno, code.co_qualname)
             self.targets = {**self.targets, code.co_filename: target}
-        else:
-            self.problem = f"endpoint {name!r} of {cls.__name__} is not a Python function"
+        elif callable(found) and code is None:
+            self.problem = f"{name!r} of {cls.__name__} is not a Python function"
+        elif self.spec.actor:
+            names = ", ".join(endpoints_of(cls)) or "none"
+            self.problem = f"{cls.__name__} has no method {name!r}; its endpoints: {names}"
+
+
+def _code_of(attribute: object) -> CodeType | None:
+    """Return the code of a method, a property or a static method, as its class has it; None: it is none of them."""
+    function = attribute.fget if isinstance(attribute, property) else attribute
+    if isinstance(function, staticmethod | classmethod):
+        function = function.__func__
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return code if isinstance(code, CodeType) else None
 
 
 def _is_runtime(file: str) -> bool:
@@ -197,7 +204,7 @@ class BreakTable:
             if row.spec.file and not row.problem:
                 for filename, roots in loaded_code(row.spec.file, actors):
                     row.bind(filename, roots, ran=True)
-        self._bind_endpoints(rows.values(), actors)
+        self._bind_methods(rows.values(), actors)
         with self._lock:
             for row in rows.values():
                 before = self._now.rows.get(row.id)
@@ -251,18 +258,18 @@ class BreakTable:
         }
         return {number: close[0] for number, close in found.items() if close}
 
-    def bind_endpoints(self, actors: Sequence[ActorState]) -> bool:
-        """Look again for endpoints of actors that were not there before. Return whether anything has changed."""
+    def bind_methods(self, actors: Sequence[ActorState]) -> bool:
+        """Look again for methods of actors that were not there before. Return whether anything has changed."""
         while True:
             now = self._now
             rows = [
-                row for row in now.rows.values() if row.spec.endpoint and row.wanted and not any(row.targets.values())
+                row for row in now.rows.values() if row.spec.method and row.wanted and not any(row.targets.values())
             ]
             if not rows:
                 return False
-            self._bind_endpoints(rows, actors)
+            self._bind_methods(rows, actors)
             for row in rows:
-                if row.spec.actor:  # otherwise the next actor may have the endpoint
+                if row.spec.actor:  # otherwise the next actor may have the method
                     row.judge()
             with self._lock:
                 if self._now is not now:
@@ -273,11 +280,11 @@ class BreakTable:
                 return True
 
     @staticmethod
-    def _bind_endpoints(rows: Iterable[_Breakpoint], actors: Sequence[ActorState]) -> None:
+    def _bind_methods(rows: Iterable[_Breakpoint], actors: Sequence[ActorState]) -> None:
         for row in rows:
             for actor in actors:
-                if row.spec.endpoint and row.spec.actor in ("", actor.name) and actor.instance is not None:
-                    row.bind_endpoint(type(actor.instance))
+                if row.spec.method and row.spec.actor in ("", actor.name) and actor.instance is not None:
+                    row.bind_method(type(actor.instance))
 
     def lines_in(self, code: CodeType) -> Mapping[int, list[_Breakpoint]]:
         """Return the lines of ``code`` that have breakpoints. Fast if its file has none. Any thread."""

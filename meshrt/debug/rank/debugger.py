@@ -113,7 +113,7 @@ class RankDebugger:
 
     def endpoint_enter(self, call: EndpointCall) -> None:
         """Look for breakpoints in the endpoint that begins, and on it. Called while any are set."""
-        if self._table.bind_endpoints(self._services.actors()):
+        if self._table.bind_methods(self._services.actors()):
             if not self._table.active:
                 self._services.call_later(0, self._watch_no_more)
             elif self._monitor is not None:

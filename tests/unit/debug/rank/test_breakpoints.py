@@ -28,9 +28,19 @@ CODE_GLOBALS = endpoints.double.__globals__
 
 
 class Tool(Actor):
+    made_by = str
+
     @endpoint
     def work(self) -> int:
-        return 1
+        return self.half(2)
+
+    @staticmethod
+    def half(number: int) -> int:
+        return number // 2
+
+    @property
+    def whole(self) -> int:
+        return 2
 
 
 def spec(number: int = 1, **more: Any) -> BreakSpec:
@@ -42,7 +52,7 @@ def on_double(number: int = 1, **more: Any) -> BreakSpec:
 
 
 BEYOND = spec(1, file="debug/endpoints.py", line=99999)
-NO_ENDPOINT = spec(2, endpoint="wrok", actor="tool")
+NO_ENDPOINT = spec(2, method="wrok", actor="tool")
 NO_CONDITION = on_double(3, condition="i =")
 
 
@@ -119,19 +129,35 @@ def test_an_actor_that_comes_without_the_endpoint_ends_the_search(serving: FakeR
     serving.debugger._tracer.leave()
 
 
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("work", "bound"),
+        ("half", "bound"),
+        ("whole", "bound"),
+        ("made_by", "'made_by' of Tool is not a Python function"),
+        ("spawn", "Tool has no method 'spawn'; its endpoints: work"),
+    ],
+)
+def test_methods_of_an_actor(name: str, state: str) -> None:
+    table = BreakTable()
+    table.replace([spec(method=name, actor="tool")], [tool()])
+    assert [each.state for each in table.states()] == [state]
+
+
 def test_an_endpoint_of_any_actor_may_still_come() -> None:
     table = BreakTable()
-    table.replace([spec(endpoint="wrok")], [tool()])
+    table.replace([spec(method="wrok")], [tool()])
     assert table.active
-    assert not table.bind_endpoints([tool()])
+    assert not table.bind_methods([tool()])
     assert table.active
 
 
 def test_a_row_that_stays_is_bound_where_it_was() -> None:
     """The table may come again while an actor is made: `actors` does not have it yet, and its endpoint has begun."""
-    table, row = BreakTable(), spec(endpoint="work")
+    table, row = BreakTable(), spec(method="work")
     table.replace([row], [])
-    assert table.bind_endpoints([tool()])
+    assert table.bind_methods([tool()])
     table.replace([row], [])
     assert [state.state for state in table.states()] == ["bound"]
 
