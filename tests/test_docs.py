@@ -81,15 +81,6 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
-def test_the_picture_in_readme_shows_what_its_text_says() -> None:
-    picture = pytest.importorskip("tests.support.picture", reason="rich is not installed (pip install --group top)")
-    drawn = picture.drawn((ROOT / "README.md").read_text("utf-8"))
-    assert "ValueMesh[float]" in picture.words(drawn)
-    assert picture.words(drawn) == picture.words(picture.PICTURE.read_text("utf-8")), (
-        "python -m tests.support.picture writes it"
-    )
-
-
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
 def test_tables_are_made_of_the_commands(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

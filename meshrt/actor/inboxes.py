@@ -71,6 +71,8 @@ class Inbox:
         self._waiters: deque[weakref.ref[Waiter]] = deque()
         self._on_close: list[Callable[[], object]] = []
         self.is_closed: bool = False
+        #: Those that send are told of the end.
+        self._tells = True
         #: Bytes of what waits here and came from this process itself.
         self._own_bytes: int = 0
 
@@ -147,8 +149,9 @@ class Inbox:
             self._senders += 1
             if not self.is_closed:
                 self._on_close.append(tell)
-                return
-        tell()
+            tells = self.is_closed and self._tells
+        if tells:
+            tell()
 
     def known(self) -> str:
         """Return what is known of those that send to it, in words."""
@@ -169,7 +172,7 @@ class Inbox:
         with self._lock:
             if self.is_closed:
                 return
-            self.is_closed = True
+            self.is_closed, self._tells = True, tell
             waiters = [waiter() for waiter in self._waiters]
             dropped = () if keep else tuple(self._messages)
             told, self._on_close = self._on_close, []
@@ -215,10 +218,10 @@ class PortLinks(ServedLinks):
         inbox: Inbox | None = runtime.inboxes.get(port)
         if watch:
             closed = self._answer(link, split_frames(ERROR, [watch, NO_ERROR, [], "closed"], []))
-            if inbox is None:
-                closed()
-            else:
+            if inbox is not None:
                 inbox.when_closed(closed)
+            elif not runtime.stopping:  # else it may have been open until then: the end of this process is told
+                closed()
         taken = self._answer(link, [pack_header(RESULT, [call_id, None])]) if wants else None
         if (inbox is None or not inbox.put(Arrived(frame, taken))) and taken is not None:
             taken()

@@ -18,13 +18,14 @@ from meshrt.commandline.parser import pid
 from meshrt.debug.prompt.context import Prompt, plain
 from meshrt.inspect.operations import Where
 from meshrt.inspect.text import render_stacks
+from meshrt.show.table import columns
 
 __all__ = ["COMMAND"]
 
 
 def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
     stacks = prompt.client.ask(Where(**arguments))
-    return Outcome(render_stacks(stacks), plain(stacks))
+    return Outcome(render_stacks(stacks, columns=columns()), plain(stacks))
 
 
 _PROCESSES: AnyCommand = Command(

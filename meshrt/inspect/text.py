@@ -29,11 +29,16 @@ from meshrt.inspect.shortening import short_path
 from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
+from meshrt.show.text import broken
 
 __all__ = ["render_stacks"]
 
 #: Most columns of the ranks, before the frames.
 _RANKS = 34
+#: What a line begins with that goes on with the one above.
+_FURTHER = "    "
+#: The branches of a tree, and what is below them.
+_BESIDE = str.maketrans("├└", "│ ")
 
 N = TypeVar("N", bound=StackNode)
 #: Stack frames from the outermost one; and these, with what is done there.
@@ -44,7 +49,11 @@ _STATES = {IDLE: "waits for messages", STOPPED: "stopped in the debugger", "busy
 
 
 def render_stacks(
-    stacks: MergedStacks, *, source: Callable[[str, int], str] = linecache.getline, once: bool = False
+    stacks: MergedStacks,
+    *,
+    source: Callable[[str, int], str] = linecache.getline,
+    once: bool = False,
+    columns: int | None = None,
 ) -> str:
     """Return merged stacks as text.
 
@@ -52,22 +61,24 @@ def render_stacks(
         source: Returns the source line of (file, line), or "": shown below the innermost frames.
         once: Show each place of an actor once. Of calls of concurrent endpoints one is shown for the actor, and the
             others as tasks: those that are at the same place are left out.
+        columns: Those of the terminal: longer lines are broken between words. None: there is no limit.
     """
-    lines = [line for mesh in stacks.meshes for line in _Mesh(mesh, source, once=once).lines()]
-    lines += unread_lines(stacks)
+    lines = [line for mesh in stacks.meshes for line in _Mesh(mesh, source, columns, once=once).lines()]
+    further = unread_lines(stacks)
     waits = wait_lines(stacks)
     if waits:
-        lines += ["who waits for whom", *(f"  {line}" for line in waits)]
+        further += ["who waits for whom", *(f"  {line}" for line in waits)]
     if stacks.left_out:
-        lines.append(f"{_count(stacks.left_out, 'further mesh', 'es')} left out: name an actor or fewer ranks")
-    return "\n".join(lines)
+        further.append(f"{_count(stacks.left_out, 'further mesh', 'es')} left out: name an actor or fewer ranks")
+    return "\n".join([*lines, *(part for line in further for part in broken(line, columns, _FURTHER))])
 
 
 class _Mesh:
     """The text of one mesh."""
 
-    def __init__(self, mesh: MergedMesh, source: Callable[[str, int], str], *, once: bool) -> None:
+    def __init__(self, mesh: MergedMesh, source: Callable[[str, int], str], columns: int | None, *, once: bool) -> None:
         self._mesh = mesh
+        self._columns = columns
         self._once = once
         self._source = source
         self._total = mesh.asked
@@ -86,7 +97,7 @@ class _Mesh:
             if shown is not None:
                 yield from self._tree(shown)
         for entry in mesh.without:
-            yield f"  {self._label(entry)}: {entry.why}"
+            yield from broken(f"  {self._label(entry)}: {entry.why}", self._columns, _FURTHER)
         if mesh.waiting.count:
             yield f"  {self._label(mesh.waiting)}: no answer yet"
         if mesh.left_out:
@@ -95,7 +106,7 @@ class _Mesh:
         if 0 < culprits.count < self._total:  # of stacks that were narrowed to them, there are no others
             others = self._total - culprits.count
             where = f"other {others} are" if others > 1 else "other one is"
-            yield f"  likely culprits: {_set(culprits)} (not where the {where})"
+            yield from broken(f"  likely culprits: {_set(culprits)} (not where the {where})", self._columns, _FURTHER)
 
     def _tree(self, tree: StackTree) -> Iterable[str]:
         label = tree.label
@@ -109,7 +120,11 @@ class _Mesh:
             if len(label) > width:
                 yield f"  {label}"
                 label = ""
-            yield f"  {label:<{width}}  {text}".rstrip()
+            # What goes on in the next line is to the right of the branches.
+            indent = text[: len(text) - len(text.lstrip("│├└ "))].translate(_BESIDE) + _FURTHER
+            for part in broken(text, self._columns and self._columns - width - 4, indent):
+                yield f"  {label:<{width}}  {part}".rstrip()
+                label = ""
 
     def _below(self, node: StackNode, indent: str) -> None:
         """Add the rows of everything below ``node``, with branches if there are several parts."""

@@ -1,4 +1,4 @@
-"""Text that does not fit on the terminal, shown by the user's pager."""
+"""A command's text at a terminal: with its colours, and by the user's pager if it does not fit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 from typing import IO
 
+from meshrt.show.colours import painted, wants_colours
 from meshrt.show.streams import write_out
 
 __all__ = ["PAGER", "write_paged"]
@@ -20,7 +21,7 @@ _LESS = "FRX"
 
 
 def write_paged(stream: IO[str], text: str) -> None:
-    """Write ``text``, through a pager if ``stream`` is a terminal with fewer lines. Returns when that has ended.
+    """Write whole lines, through a pager if ``stream`` is a terminal with fewer. Returns when that has ended.
 
     On the main thread.
 
@@ -28,8 +29,9 @@ def write_paged(stream: IO[str], text: str) -> None:
         OutputError, BrokenPipeError: As `write_out`.
     """
     command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else []
-    if not command or not _is_shown(command, text):
-        write_out(stream, text)
+    shown = painted(text) if wants_colours(stream) else text
+    if not command or not _is_shown(command, shown):
+        write_out(stream, shown)
 
 
 def _is_shown(command: list[str], text: str) -> bool:

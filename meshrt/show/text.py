@@ -1,11 +1,11 @@
-"""Texts that fit: how wide one is on a terminal, cutting it to a width, and durations. Pure."""
+"""Texts that fit: how wide one is on a terminal, cutting it to a width, breaking it, and durations. Pure."""
 
 from __future__ import annotations
 
 import time
 import unicodedata
 
-__all__ = ["cut", "since", "width_of"]
+__all__ = ["broken", "cut", "since", "width_of"]
 
 _DOTS = "..."
 
@@ -33,6 +33,28 @@ def cut(text: str, most: int, *, begin: bool = False) -> str:
     if begin:
         return _DOTS + _fitting(text[::-1], room)[::-1]
     return _fitting(text, room) + _DOTS
+
+
+def broken(line: str, columns: int | None, indent: str) -> list[str]:
+    """Return a line as lines that fit, broken between words; a word that does not fit has a line of its own.
+
+    Args:
+        columns: How many columns there are; None: as many as it takes.
+        indent: What the second line and later ones begin with.
+    """
+    if columns is None or width_of(line) <= columns:
+        return [line]
+    import textwrap  # start-up: most texts fit
+
+    return textwrap.wrap(
+        line,
+        max(columns, 2 * len(indent)),
+        subsequent_indent=indent,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _fitting(text: str, room: int) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Protocol
 
 from meshrt.escapes import escaped
+from meshrt.show.colours import painted, prompt_painted, wants_colours
 from meshrt.show.streams import write_out
 from meshrt.transport.places import state_directory
 from meshrt.transport.writing import open_private
@@ -48,7 +49,7 @@ class Terminal(Protocol):
         ...
 
     def write(self, text: str) -> None:
-        """Print ``text`` unchanged."""
+        """Print ``text``."""
         ...
 
     def notice(self, text: str) -> None:
@@ -215,6 +216,7 @@ class PromptTerminal:
         self._notices = _Notices()
         self._woken = False
         self._active: Any = None
+        self._coloured = wants_colours(sys.stdout)
 
     def read(self, prompt: str) -> str:
         """Return the next line, as `Terminal.read` says; notices are shown above it."""
@@ -226,7 +228,7 @@ class PromptTerminal:
                 raise Woken
         try:
             with patch_stdout(raw=True), self._notices.reading(print):
-                return str(self._session.prompt(prompt, pre_run=self._began))
+                return str(self._session.prompt(self._looks_of(prompt), pre_run=self._began))
         except KeyboardInterrupt:
             if self._session.default_buffer.text:
                 raise Woken from None  # as in a shell, Ctrl-C only drops what was typed
@@ -249,9 +251,14 @@ class PromptTerminal:
             if self._woken:
                 self._active.exit(exception=Woken())
 
+    def _looks_of(self, prompt: str) -> object:
+        from prompt_toolkit.formatted_text import ANSI  # start-up: only at a terminal
+
+        return ANSI(prompt_painted(prompt)) if self._coloured else prompt
+
     def write(self, text: str) -> None:
-        """Write ``text`` to standard output, unchanged."""
-        sys.stdout.write(text)
+        """Write ``text`` to standard output, with its colours."""
+        sys.stdout.write(painted(text) if self._coloured else text)
         sys.stdout.flush()
 
     def notice(self, text: str) -> None:

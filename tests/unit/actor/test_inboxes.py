@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import selectors
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.actor.inboxes import Arrived, Inbox
+from meshrt.actor.inboxes import Arrived, Inbox, PortLinks
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import PORT
 
@@ -70,6 +73,14 @@ def test_its_end_is_told_to_those_that_wait_and_those_that_asked() -> None:
     assert not inbox.put(message(3))
 
 
+def test_an_end_that_is_not_told_is_not_told_later_either() -> None:
+    inbox, told = Inbox(once=False), list[str]()
+    inbox.when_closed(lambda: told.append("before"))
+    inbox.close(tell=False)
+    inbox.when_closed(lambda: told.append("behind"))
+    assert told == []
+
+
 def test_one_message_is_kept_when_it_closes_the_inbox() -> None:
     inbox, taker, second = Inbox(once=True), Taker(), Taker()
     assert inbox.put(message(1)) and not inbox.put(message(2))
@@ -108,3 +119,23 @@ def test_what_is_given_back_when_the_inbox_is_closed_is_dropped_unless_it_was_th
         inbox.hand_out()
         inbox.give_to(second)
         assert second.got == [expected]
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_process_that_ends_tells_nobody_that_its_channels_are_closed(
+    stopping: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have been open until then, and the sender of a first message does not know yet that the program ends."""
+    sent: list[Any] = []
+
+    def call(function: Callable[[], object]) -> None:
+        function()
+
+    runtime = SimpleNamespace(inboxes={}, stopping=stopping)
+    monkeypatch.setattr("meshrt.actor.inboxes.current_runtime", lambda: runtime)
+    with selectors.DefaultSelector() as selector:
+        links = PortLinks(selector, call)
+        monkeypatch.setattr(links, "send", lambda link, parts: sent.append((link, parts)))
+        link: Any = object()
+        links._serve(link, Frame(PORT, [1, "p", [], False, False, 7], b""))
+    assert [to for to, _parts in sent] == ([] if stopping else [link])

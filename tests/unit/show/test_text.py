@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from meshrt.show.ranks import fold_meshes
 from meshrt.show.table import Room, padded, table
-from meshrt.show.text import cut, since, width_of
+from meshrt.show.text import broken, cut, since, width_of
 
 TEXTS = st.text(st.sampled_from("ab/é日\u0301"), max_size=20)
 
@@ -24,6 +24,21 @@ def test_what_is_cut_fits(text: str, most: int, begin: bool) -> None:
     assert width_of(short) <= most
     assert short == text or (short.startswith("...") if begin else short.endswith("..."))
     assert (short == text) == (width_of(text) <= most)
+
+
+@pytest.mark.parametrize(
+    ("line", "columns", "lines"),
+    [
+        ("one two three", None, ["one two three"]),
+        ("one two three", 13, ["one two three"]),
+        ("one two three", 12, ["one two", "    three"]),
+        ("  one    two", 8, ["  one", "    two"]),
+        ("a-word-that-is-long is whole", 10, ["a-word-that-is-long", "    is", "    whole"]),
+        ("one two", 1, ["one two"]),
+    ],
+)
+def test_a_line_is_broken_between_words(line: str, columns: int | None, lines: list[str]) -> None:
+    assert broken(line, columns, "    ") == lines
 
 
 def test_cut() -> None:

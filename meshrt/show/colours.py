@@ -1,0 +1,71 @@
+"""Colours of a command's text at a terminal: what a person looks for first stands out.
+
+=========  =======================================================================
+colour     what
+=========  =======================================================================
+cyan       the ranks of an answer, ``[0-3]``; the place where a rank is stopped
+bold       the line of source there; headings
+yellow     blocked, not answering
+magenta    stopped in the debugger
+red        errors of a line; dead; likely culprits; the root cause
+=========  =======================================================================
+
+Nothing is coloured where the output is no terminal, on a terminal without colours (``TERM=dumb``), and where the user
+has set ``NO_COLOR`` (https://no-color.org).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import IO
+
+__all__ = ["painted", "prompt_painted", "wants_colours"]
+
+_RESET = "\x1b[0m"
+_BOLD, _RED, _YELLOW, _MAGENTA, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[35m", "\x1b[36m"
+#: The groups of this pattern by their colours.
+_LOOKS = {
+    "error": _RED,
+    "source": _BOLD,
+    "place": _CYAN,
+    "ranks": _CYAN,
+    "heading": _BOLD,
+    "blocked": _YELLOW,
+    "stopped": _MAGENTA,
+    "bad": _BOLD + _RED,
+}
+_PATTERN = re.compile(
+    r"""
+      (?P<error> ^\*\*\*\ .* )
+    | (?P<source> ^->\ .* )
+    | (?P<place> ^>\ \S.*\(\d+\)[^\s()]*\(\).* )
+    | (?P<ranks> ^\[ [0-9][-0-9, ]* (?:@\ ?[\w.]+)? \] (?=\s|$) )
+    | (?P<heading> ^(?:who\ waits\ for\ whom$|meshrt:\ FAILED\ .*|DID\ NOT\ FAIL\b|VICTIMS?\b) )
+    | (?P<bad> ^\s*(?:likely\ culprits:|ROOT\ CAUSE|root\ cause).* | \b(?:dead|killed)\ by\ SIG\w+ )
+    | (?P<blocked> \bblocked\ (?:<\ )?\d[\w.]*\ \w+ | \bnot\ answering\b )
+    | (?P<stopped> \bstopped\ in\ the\ debugger\b )
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def wants_colours(stream: IO[str]) -> bool:
+    """Whether text is coloured there."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        return False
+    try:
+        return stream.isatty()
+    except (ValueError, AttributeError):  # closed, or there is none
+        return False
+
+
+def painted(text: str) -> str:
+    """Return whole lines of plain text with their colours."""
+    return _PATTERN.sub(lambda found: f"{_LOOKS[str(found.lastgroup)]}{found[0]}{_RESET}", text)
+
+
+def prompt_painted(prompt: str) -> str:
+    """Return a prompt, which a person types behind, with its colour."""
+    shown = prompt.rstrip()
+    return f"{_BOLD}{_CYAN}{shown}{_RESET}{prompt[len(shown) :]}" if shown else prompt

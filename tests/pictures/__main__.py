@@ -1,0 +1,29 @@
+"""``python -m tests.pictures [NAME ...]``: write all pictures, or some."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+from tests.pictures import editor
+from tests.pictures.sessions import SESSIONS
+from tests.pictures.terminal import why_not
+from tests.support.programs import ROOT
+
+
+def main() -> None:
+    names = sys.argv[1:] or ["types", *SESSIONS]
+    if "types" in names:
+        editor.PICTURE.write_text(editor.drawn((ROOT / "README.md").read_text("utf-8")), "utf-8")
+    if set(names) - {"types"} and (reason := why_not()):
+        sys.exit(f"sessions cannot be recorded here: {reason}")
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["MESHRT_RUNTIME_DIR"] = directory  # beside whatever else runs here
+        for name in names:
+            if name != "types":
+                (ROOT / "docs" / f"{name}.svg").write_text(SESSIONS[name](), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

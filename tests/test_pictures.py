@@ -1,0 +1,55 @@
+"""The pictures in docs/ show what the tools show."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.programs import ROOT
+
+pytest.importorskip("rich", reason="rich is not installed (pip install --group top)")
+pytest.importorskip("pyte", reason="pyte is not installed (pip install --group test)")
+
+from rich.text import Text
+
+from tests.pictures import editor, terminal
+from tests.pictures.drawing import animated, words
+from tests.pictures.sessions import SESSIONS
+
+#: Numbers of programs and processes, and times, which differ between two runs.
+_NUMBERS = re.compile(r"(?<=postmortem)[0-9a-f]{8}|<?\d+(?:\.\d+)?")
+
+
+def stored(name: str) -> str:
+    return words((ROOT / "docs" / f"{name}.svg").read_text("utf-8"))
+
+
+def test_the_picture_in_readme_shows_what_its_text_says() -> None:
+    drawn = words(editor.drawn((ROOT / "README.md").read_text("utf-8")))
+    assert "ValueMesh[float]" in drawn
+    assert drawn == words(editor.PICTURE.read_text("utf-8")), "python -m tests.pictures writes it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SESSIONS.keys() - {"top"}))  # what `top` shows changes with each second
+def test_a_picture_shows_what_a_session_does(name: str) -> None:
+    if reason := terminal.why_not():
+        pytest.skip(reason)
+    drawn, known = (
+        _NUMBERS.sub("0", words(svg.rpartition('<g class="frame')[2]))  # of frames, the last one
+        for svg in (SESSIONS[name](), (ROOT / "docs" / f"{name}.svg").read_text("utf-8"))
+    )
+    assert drawn == known, f"python -m tests.pictures {name} writes it"
+
+
+def test_the_picture_of_top_has_ranks() -> None:
+    assert "hosts=3,gpus=3" in stored("top")
+
+
+def test_frames_follow_each_other_and_have_one_height() -> None:
+    svg = animated([(1, [Text("one")]), (3, [Text("one"), Text("two")])], "title", 20, "moves")
+    assert "animation: 4s" in svg and "25.000% { visibility: visible; } 100.000%" in svg
+    heights = re.findall(r'viewBox="0 0 \S+ (\S+)"', svg)
+    assert len(heights) == 3 and len(set(heights)) == 1
+    assert words(svg) == "titleonetitleonetwo"

@@ -1,0 +1,74 @@
+"""Which parts of a text have which colour, and where there are colours at all."""
+
+from __future__ import annotations
+
+import io
+from typing import IO, cast
+
+import pytest
+
+from meshrt.show.colours import painted, prompt_painted, wants_colours
+
+RESET = "\x1b[0m"
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def colours(text: str) -> list[str]:
+    """Return what is coloured."""
+    return [part.partition("\x1b[")[2].partition("m")[2] for part in painted(text).split(RESET)[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("*** NameError: name 'x' is not defined\n", ["NameError"]),
+        ("> /a/b.py(16)step()\n-> loss = f()\n", ["> /a/b.py(16)step()", "-> loss = f()"]),
+        ("[0-3,7] 42\n[8] x[1]\n", ["[0-3,7]", "[8]"]),
+        ("  1/16  13  load  a.py:36    blocked < 1 s in self.lock.acquire\n", ["blocked < 1 s"]),
+        ("all  to_debug  a.py:16    stopped in the debugger\n", ["stopped in the debugger"]),
+        ("  likely culprits: 13 (not where the others are)\n", ["  likely culprits: 13 (not where"]),
+        ("ROOT CAUSE  rank 3\n  what  ValueError\n", ["ROOT CAUSE  rank 3"]),
+        ("plain text, a list [0] and an arrow -> here\n", []),
+    ],
+)
+def test_what_a_person_looks_for_stands_out(text: str, found: list[str]) -> None:
+    shown = colours(text)
+    assert len(shown) == len(found) and all(part in seen for part, seen in zip(found, shown, strict=True))
+
+
+def test_the_text_stays_as_it_is() -> None:
+    text = "*** error\n> a.py(1)f()\n[0] 1\n"
+    plain = painted(text)
+    for code in ("\x1b[31m", "\x1b[36m", RESET):
+        assert code in plain
+        plain = plain.replace(code, "")
+    assert plain == text
+
+
+def test_a_prompt_has_its_blank_behind_the_colour() -> None:
+    assert prompt_painted("meshrt_dbg> ").endswith(f"meshrt_dbg>{RESET} ")
+    assert prompt_painted("") == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_user_may_want_none(settings: dict[str, str], wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **settings}.items():
+        monkeypatch.setenv(name, value)
+    assert wants_colours(Screen()) is wanted
+    assert not wants_colours(io.StringIO())
+
+
+def test_a_stream_that_is_closed_or_missing_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    closed = io.StringIO()
+    closed.close()
+    assert not wants_colours(closed)
+    assert not wants_colours(cast(IO[str], None))
