@@ -16,6 +16,8 @@ _FIRST = 5.0
 _TIMES = 3.0
 #: So many of them are named.
 _NAMED = 8
+#: Seconds after which a start takes long.
+_LONG = 1.0
 
 
 class JoiningHosts:
@@ -53,7 +55,7 @@ class JoiningHosts:
 
 
 class Progress:
-    """A line on standard error while many ranks start; on a terminal only."""
+    """A bar on standard error while many ranks start and take long; on a terminal only."""
 
     def __init__(self, total: int, terminal: Terminal) -> None:
         self._total = total
@@ -67,8 +69,8 @@ class Progress:
         if not self._wanted:
             return
         if done < self._total:
-            if time.monotonic() - self._begin > 0.3:
+            if time.monotonic() - self._begin > _LONG:
                 self._shown = True
-                self._terminal.write(f"\rmeshrt: {done}/{self._total} ranks started", err=True, acts=True)
+                self._terminal.progress(done, self._total)
         elif self._shown:
-            self._terminal.write("\r\x1b[K", err=True, acts=True)
+            self._terminal.progress(self._total, self._total)

@@ -31,6 +31,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from meshrt.escapes import coloured
+from meshrt.mesh.bar import ProgressBar, real_stream
 from meshrt.mesh.folding import RankLines, folded
 from meshrt.mesh.limiting import LineLimit
 from meshrt.selection import counted
@@ -40,13 +41,13 @@ __all__ = ["Terminal", "TerminalLog"]
 #: Bytes that may wait. Half of it ends the wait for equal lines, so that none is left out because others wait.
 _LIMIT = 16 << 20
 _log = logging.getLogger("meshrt")
+_NOTHING = contextlib.nullcontext()
 
 
 class _Text(NamedTuple):
-    """Whole lines that are no output of ranks, or (``acts``) any text of the runtime's own."""
+    """Whole lines that are no output of ranks."""
 
     err: bool
-    acts: bool
     text: str
 
 
@@ -71,17 +72,16 @@ class Terminal:
         self._busy = False
         self._closed = False
         self._limit = LineLimit(where)
+        #: How many ranks have started, of how many: what is to be drawn; and what is.
+        self._started: tuple[int, int] | None = None
+        self._bar: ProgressBar | None = None
         self._thread = threading.Thread(target=self._run, name="meshrt-terminal", daemon=True)
         self._thread.start()
 
-    def write(self, text: str, *, err: bool, acts: bool = False) -> None:
-        """Write whole lines: ``text`` ends with a newline.
-
-        Args:
-            acts: It may be less than a line, and contain control sequences; no part of it comes from a rank.
-        """
+    def write(self, text: str, *, err: bool) -> None:
+        """Write whole lines: ``text`` ends with a newline."""
         with self._condition:
-            if self._add(_Text(err, acts, text), len(text), text.count("\n")):
+            if self._add(_Text(err, text), len(text), text.count("\n")):
                 self._texts += 1
                 self._due.clear()  # lines in front of it are due now
                 self._condition.notify_all()
@@ -110,6 +110,12 @@ class Terminal:
         """Whether lines of ranks do not wait for others."""
         return bool(self._texts or self._flushing or self._closed) or self._size > _LIMIT // 2
 
+    def progress(self, done: int, total: int) -> None:
+        """Show a bar of how many ranks have started, until all have."""
+        with self._condition:
+            self._started = done, total
+            self._condition.notify_all()
+
     def announce(self, text: str) -> None:
         """Write a line of the runtime's own, or several."""
         self.write(f"meshrt: {text}\n", err=True)
@@ -121,7 +127,7 @@ class Terminal:
             self._flushing += 1
             self._condition.notify_all()
             try:
-                while (self._waiting or self._busy) and time.monotonic() < deadline:
+                while (self._waiting or self._busy or self._started) and time.monotonic() < deadline:
                     self._condition.wait(deadline - time.monotonic())
             finally:
                 self._flushing -= 1
@@ -145,23 +151,38 @@ class Terminal:
                     self._condition.wait(seconds)
                 over = self._closed and not self._waiting
                 texts, lines = self._take()
+                started, self._started = self._started, None
                 dropped = 0
                 if self._dropped and not self._waiting:
                     dropped, self._dropped = self._dropped, 0
                 self._busy = True
             if texts:
-                self._emit("".join(each.text if each.acts else coloured(each.text) for each in texts), texts[0].err)
+                self._emit(coloured("".join(each.text for each in texts)), texts[0].err)
             for err, text in self._shown(lines, end=over):
                 self._emit(coloured(text), err)
             if dropped:
                 left_out = f"{counted(dropped, 'line')} left out here: see the files in the run directory"
                 self._emit(f"meshrt: {left_out}\n", not texts or texts[0].err)
+            if started is not None or over:
+                self._draw(*(started or (0, 0)))
             if over:
                 return
 
+    def _draw(self, done: int, total: int) -> None:
+        """Draw the bar, or take it away if all are done."""
+        # As in `_emit`; and a script may have no streams at all.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if done < total:
+                if self._bar is None:
+                    self._bar = ProgressBar(total, "ranks started")
+                self._bar.update(done)
+            elif self._bar is not None:
+                bar, self._bar = self._bar, None
+                bar.close()
+
     def _seconds(self) -> float | None:
         """Return after how many seconds there is something to do; None: when more has come."""
-        if self._closed:
+        if self._closed or self._started is not None:
             return 0.0
         now = time.monotonic()
         told = self._limit.due
@@ -225,8 +246,8 @@ class Terminal:
 
     def _emit(self, text: str, err: bool) -> None:
         # A closed or broken terminal loses the text; the files have it.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream = sys.stderr if err else sys.stdout
+        with contextlib.suppress(OSError, ValueError, AttributeError), self._bar.away() if self._bar else _NOTHING:
+            stream = real_stream(sys.stderr if err else sys.stdout)
             if type(stream) is io.TextIOWrapper and stream.line_buffering:
                 # Its buffer holds an unfinished line of the script: a line of ours must not split it.
                 _write(stream.fileno(), text.encode(stream.encoding, stream.errors or "strict"))
