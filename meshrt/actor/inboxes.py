@@ -71,8 +71,8 @@ class Inbox:
         self._waiters: deque[weakref.ref[Waiter]] = deque()
         self._on_close: list[Callable[[], object]] = []
         self.is_closed: bool = False
-        #: Those that send are told of the end.
-        self._tells = True
+        #: It was closed as this process ends, which those that send learn by the end of the process.
+        self._silent = False
         #: Bytes of what waits here and came from this process itself.
         self._own_bytes: int = 0
 
@@ -144,13 +144,13 @@ class Inbox:
             waiter.closed()
 
     def when_closed(self, tell: Callable[[], object]) -> None:
-        """Call ``tell`` when it is closed; at once if it is. Each other process that sends here asks once."""
+        """Call ``tell`` when it is closed and that is told, at once if it was. Each other process asks once."""
         with self._lock:
             self._senders += 1
             if not self.is_closed:
                 self._on_close.append(tell)
-            tells = self.is_closed and self._tells
-        if tells:
+            told = self.is_closed and not self._silent
+        if told:
             tell()
 
     def known(self) -> str:
@@ -172,7 +172,7 @@ class Inbox:
         with self._lock:
             if self.is_closed:
                 return
-            self.is_closed, self._tells = True, tell
+            self.is_closed, self._silent = True, not tell
             waiters = [waiter() for waiter in self._waiters]
             dropped = () if keep else tuple(self._messages)
             told, self._on_close = self._on_close, []
@@ -220,7 +220,7 @@ class PortLinks(ServedLinks):
             closed = self._answer(link, split_frames(ERROR, [watch, NO_ERROR, [], "closed"], []))
             if inbox is not None:
                 inbox.when_closed(closed)
-            elif not runtime.stopping:  # else it may have been open until then: the end of this process is told
+            elif not runtime.stopping:  # then it may have been open until now; the end of this process is told
                 closed()
         taken = self._answer(link, [pack_header(RESULT, [call_id, None])]) if wants else None
         if (inbox is None or not inbox.put(Arrived(frame, taken))) and taken is not None:

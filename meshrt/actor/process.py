@@ -432,9 +432,9 @@ class RankProcess:
             serial = mailbox.running
             calls = {task: execution.context.call for task, execution in mailbox.concurrent.running.items()}
             call = None if serial is None else serial.context.call
-            instance, owes = mailbox.executor.actor, mailbox.executor.owed()
+            instance, owes, cls = mailbox.executor.actor, mailbox.executor.owed(), mailbox.executor.cls
             found.append(
-                ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls, owes)
+                ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls, owes, cls)
             )
         return found
 

@@ -94,6 +94,8 @@ class ActorState(msgspec.Struct):
     concurrent: Mapping[asyncio.Task[None], EndpointCall] = {}
     #: The endpoints that have calls whose answers are owed: their response ports have sent none yet.
     owes: Sequence[str] = ()
+    #: The user's class, once it is loaded.
+    cls: type | None = None
 
     @property
     def script(self) -> Mapping[str, object] | None:

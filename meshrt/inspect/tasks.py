@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -48,11 +48,8 @@ class TaskLook(msgspec.Struct):
     mark: Mark
     #: This task, and the tasks that it waits for.
     waiters: Sequence[object]
-
-    @property
-    def ready(self) -> bool:
-        """Whether it waits for its turn on the loop's thread only, as in ``asyncio.sleep(0)``."""
-        return not self.running and not self.awaits
+    #: It waits for its turn on the loop's thread only, as in ``asyncio.sleep(0)``.
+    ready: bool = False
 
 
 class Tasks:
@@ -71,15 +68,19 @@ class Tasks:
         return sorted(found, key=lambda look: (len(look.name), look.name))
 
     def _look(self, task: asyncio.Task[object], task_type: type[asyncio.Task[object]], now: float) -> TaskLook:
+        import asyncio  # start-up: as above
+
         stack, where, running, awaited = _chain(task_type.get_coro(task))
         before = self._marks.get(task)
         same = before is not None and before.where[:-1] == where and _is_same(before.where[-1], awaited)
         since = before.since if same and before is not None else now
         mark = self._marks[task] = Mark((*where, _reference(awaited)), since, now)
         awaits = type(awaited).__name__ if awaited is not None else ""
-        return TaskLook(
-            task, str(task_type.get_name(task)), stack, running, awaits, mark, _waiters(task, awaited, task_type)
-        )
+        waiters = _waiters(task, awaited, task_type)
+        # Of exact types only: others may run user code.
+        is_future = type(awaited) in (task_type, asyncio.Future)
+        ready = not running and (awaited is None or (is_future and cast("asyncio.Future[object]", awaited).done()))
+        return TaskLook(task, str(task_type.get_name(task)), stack, running, awaits, mark, waiters, ready)
 
 
 def _waiters(task: asyncio.Task[object], awaited: object, task_type: type[asyncio.Task[object]]) -> list[object]:
@@ -107,7 +108,7 @@ def _chain(coroutine: object) -> tuple[Stack, tuple[int, int], bool, object]:
 
     Returns:
         The frames from the coroutine to what it waits for; id and instruction of the innermost frame; whether they run
-        now; and the object that is awaited, or None.
+        now; and the object that is awaited, or None: it waits for nothing.
     """
     stack: Stack = []
     where = (0, 0)
@@ -121,8 +122,10 @@ def _chain(coroutine: object) -> tuple[Stack, tuple[int, int], bool, object]:
                 # `ag_running` only says that the generator is awaited; if it runs, so does what awaits it.
                 frame, running, inner = coroutine.ag_frame, False, coroutine.ag_await
             case _ if type(coroutine).__name__ in _WRAPPERS:
-                kinds = (CoroutineType, AsyncGeneratorType)
-                coroutine = next((each for each in gc.get_referents(coroutine) if isinstance(each, kinds)), None)
+                inside = next((each for each in gc.get_referents(coroutine) if _leads_on(each)), None)
+                if inside is None:
+                    return stack, where, False, coroutine
+                coroutine = inside
                 continue
             case _ if type(coroutine).__name__ == _FUTURE_ITERATOR:
                 # From Python 3.12 on, its type is among what it refers to.
@@ -137,4 +140,9 @@ def _chain(coroutine: object) -> tuple[Stack, tuple[int, int], bool, object]:
         if running:
             return stack, where, True, None
         coroutine = inner
-    return stack, where, False, None
+    return stack, where, False, coroutine
+
+
+def _leads_on(inside: object) -> bool:
+    """Whether the object that a wrapper refers to is what it awaits."""
+    return isinstance(inside, CoroutineType | AsyncGeneratorType) or type(inside).__name__ in _WRAPPERS

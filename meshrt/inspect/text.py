@@ -37,6 +37,8 @@ __all__ = ["render_stacks"]
 _RANKS = 34
 #: What a line begins with that goes on with the one above.
 _FURTHER = "    "
+#: In fewer columns a line is not broken: there would be a word in each.
+_NARROW = 40
 #: The branches of a tree, and what is below them.
 _BESIDE = str.maketrans("├└", "│ ")
 
@@ -83,7 +85,8 @@ class _Mesh:
         self._source = source
         self._total = mesh.asked
         self._digits = len(str(self._total))
-        self._rows: list[tuple[str, str]] = []
+        #: Ranks, what is beside them, and whether that stays in one line.
+        self._rows: list[tuple[str, str, bool]] = []
         self._before = ""
 
     def lines(self) -> Iterable[str]:
@@ -114,17 +117,22 @@ class _Mesh:
         self._rows = []
         self._before = ""
         self._node(tree, "", "")
-        longest = max((len(label) for label, _ in self._rows), default=0)
+        longest = max((len(label) for label, _, _ in self._rows), default=0)
         width = min(longest, _RANKS + 2 * self._digits + 3)
-        for label, text in self._rows:
+        for label, text, whole in self._rows:
             if len(label) > width:
                 yield f"  {label}"
                 label = ""
-            # What goes on in the next line is to the right of the branches.
-            indent = text[: len(text) - len(text.lstrip("│├└ "))].translate(_BESIDE) + _FURTHER
-            for part in broken(text, self._columns and self._columns - width - 4, indent):
+            for part in [text] if whole else self._broken(text, width + 4):
                 yield f"  {label:<{width}}  {part}".rstrip()
                 label = ""
+
+    def _broken(self, text: str, before: int) -> list[str]:
+        """Return what is beside the ranks, in lines that fit behind so many columns."""
+        room = self._columns - before if self._columns is not None else 0
+        # What goes on in the next line is to the right of the branches.
+        indent = text[: len(text) - len(text.lstrip("│├└ "))].translate(_BESIDE) + _FURTHER
+        return broken(text, room if room >= _NARROW else None, indent)
 
     def _below(self, node: StackNode, indent: str) -> None:
         """Add the rows of everything below ``node``, with branches if there are several parts."""
@@ -162,11 +170,11 @@ class _Mesh:
         file, (low, high) = frames[-1].file, frames[-1].lines
         code = self._source(file, low).strip() if file and low == high else ""
         if code:
-            self._row(node, f"{rest}    {code}")
+            self._row(node, f"{rest}    {code}", whole=True)
 
-    def _row(self, part: RankSet, text: str) -> None:
+    def _row(self, part: RankSet, text: str, *, whole: bool = False) -> None:
         label = self._label(part)
-        self._rows.append(("" if label == self._before else label, text))
+        self._rows.append(("" if label == self._before else label, text, whole))
         self._before = label
 
     def _label(self, part: RankSet) -> str:

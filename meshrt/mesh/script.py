@@ -40,7 +40,7 @@ from meshrt.mesh.tracebacks import (
 )
 from meshrt.mesh.uncaught import Unawaited, unwatch_threads, watch_threads
 from meshrt.selection import counted
-from meshrt.show.colours import painted, wants_colours
+from meshrt.show.colours import painted_for
 from meshrt.transport import launcher
 from meshrt.transport.driver import Driver
 from meshrt.transport.pending import Pending
@@ -374,8 +374,7 @@ class Script:
     def _print(self, text: str) -> None:
         self._terminal.flush()
         try:
-            shown = coloured(text)
-            sys.stderr.write(painted(shown) if wants_colours(sys.stderr) else shown)
+            sys.stderr.write(painted_for(sys.stderr, coloured(text)))
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
             pass  # the reader has closed it; the file has it

@@ -7,7 +7,7 @@ cyan       the ranks of an answer, ``[0-3]``; the place where a rank is stopped
 bold       the line of source there; headings
 yellow     blocked, not answering
 magenta    stopped in the debugger
-red        errors of a line; dead; likely culprits; the root cause
+red        errors of a line; killed by a signal; likely culprits; the root cause
 =========  =======================================================================
 
 Nothing is coloured where the output is no terminal, on a terminal without colours (``TERM=dumb``), and where the user
@@ -20,7 +20,9 @@ import os
 import re
 from typing import IO
 
-__all__ = ["painted", "prompt_painted", "wants_colours"]
+from meshrt.show.streams import is_terminal
+
+__all__ = ["painted", "painted_for", "prompt_painted", "wants_colours"]
 
 _RESET = "\x1b[0m"
 _BOLD, _RED, _YELLOW, _MAGENTA, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[35m", "\x1b[36m"
@@ -37,13 +39,13 @@ _LOOKS = {
 }
 _PATTERN = re.compile(
     r"""
-      (?P<error> ^\*\*\*\ .* )
+      (?P<error> ^(?:\[[0-9][-0-9,\ ]*\]\ )?\*\*\*\ .* )
     | (?P<source> ^->\ .* )
     | (?P<place> ^>\ \S.*\(\d+\)[^\s()]*\(\).* )
     | (?P<ranks> ^\[ [0-9][-0-9, ]* (?:@\ ?[\w.]+)? \] (?=\s|$) )
     | (?P<heading> ^(?:who\ waits\ for\ whom$|meshrt:\ FAILED\ .*|DID\ NOT\ FAIL\b|VICTIMS?\b) )
-    | (?P<bad> ^\s*(?:likely\ culprits:|ROOT\ CAUSE|root\ cause).* | \b(?:dead|killed)\ by\ SIG\w+ )
-    | (?P<blocked> \bblocked\ (?:<\ )?\d[\w.]*\ \w+ | \bnot\ answering\b )
+    | (?P<bad> ^[\ \t]*(?:likely\ culprits:|ROOT\ CAUSE).* | \bkilled\ by\ SIG\w+ )
+    | (?P<blocked> \bblocked\ (?:<\ )?\d[\w.]*\ \w+(?:\ -\ \d[\w.]*\ \w+)? | \bnot[\ -]answering\b )
     | (?P<stopped> \bstopped\ in\ the\ debugger\b )
     """,
     re.MULTILINE | re.VERBOSE,
@@ -52,17 +54,20 @@ _PATTERN = re.compile(
 
 def wants_colours(stream: IO[str]) -> bool:
     """Whether text is coloured there."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
-        return False
-    try:
-        return stream.isatty()
-    except (ValueError, AttributeError):  # closed, or there is none
-        return False
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("dumb", "unknown")
+    return not plain and is_terminal(stream)
 
 
 def painted(text: str) -> str:
-    """Return whole lines of plain text with their colours."""
+    """Return whole lines with their colours; a text that has colours of its own keeps those alone."""
+    if "\x1b" in text:
+        return text
     return _PATTERN.sub(lambda found: f"{_LOOKS[str(found.lastgroup)]}{found[0]}{_RESET}", text)
+
+
+def painted_for(stream: IO[str], text: str) -> str:
+    """Return whole lines with their colours if there are colours on ``stream``."""
+    return painted(text) if wants_colours(stream) else text
 
 
 def prompt_painted(prompt: str) -> str:

@@ -9,8 +9,8 @@ import signal
 import subprocess
 from typing import IO
 
-from meshrt.show.colours import painted, wants_colours
-from meshrt.show.streams import write_out
+from meshrt.show.colours import painted_for
+from meshrt.show.streams import is_terminal, write_out
 
 __all__ = ["PAGER", "write_paged"]
 
@@ -20,18 +20,25 @@ PAGER = "MESHRT_PAGER"
 _LESS = "FRX"
 
 
-def write_paged(stream: IO[str], text: str) -> None:
+def write_paged(stream: IO[str], text: str, *, colours: bool = True) -> None:
     """Write whole lines, through a pager if ``stream`` is a terminal with fewer. Returns when that has ended.
 
     On the main thread.
 
+    Args:
+        colours: The text may have colours; not if it is that of a program.
     Raises:
         OutputError, BrokenPipeError: As `write_out`.
     """
-    command = _pager() if _is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else []
-    shown = painted(text) if wants_colours(stream) else text
-    if not command or not _is_shown(command, shown):
+    command = _pager() if is_terminal(stream) and _rows(text) >= shutil.get_terminal_size().lines else []
+    shown = painted_for(stream, text) if colours else text
+    if not command or not _is_shown(command, shown if _passes_colours(command) else text):
         write_out(stream, shown)
+
+
+def _passes_colours(command: list[str]) -> bool:
+    """Whether a pager is known to pass colours on: others show their escapes."""
+    return os.path.basename(command[0]) == "less" and "R" in os.environ.get("LESS", _LESS)
 
 
 def _is_shown(command: list[str], text: str) -> bool:
@@ -47,13 +54,6 @@ def _is_shown(command: list[str], text: str) -> bool:
     finally:
         signal.signal(signal.SIGINT, before)
     return pager.returncode == 0
-
-
-def _is_terminal(stream: IO[str]) -> bool:
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
 
 
 def _rows(text: str) -> int:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import IO
 
-__all__ = ["OutputError", "flush_out", "open_standard_streams", "pause", "write_out"]
+__all__ = ["OutputError", "flush_out", "is_terminal", "open_standard_streams", "pause", "write_out"]
 
 
 class OutputError(Exception):
@@ -35,6 +35,14 @@ def write_out(stream: IO[str], text: str) -> None:
         raise
     except OSError as error:
         raise OutputError(f"the output cannot be written: {error.strerror}") from error
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a stream is a terminal: none is not, nor one that is closed."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
 
 
 def pause(stream: IO[str], seconds: float) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshrt.escapes import escaped_line
+from meshrt.show.streams import is_terminal
 from meshrt.show.text import cut, width_of
 
 __all__ = ["Room", "columns", "fitted", "html_table", "padded", "table", "widths"]
@@ -40,7 +41,7 @@ class Room:
 
 def columns(*, wide: bool = False) -> int | None:
     """Return the width of the terminal on standard output; None: it is not a terminal, or ``wide`` is set."""
-    return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+    return None if wide or not is_terminal(sys.stdout) else shutil.get_terminal_size().columns
 
 
 def table(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 import unicodedata
 
 __all__ = ["broken", "cut", "since", "width_of"]
 
 _DOTS = "..."
+#: A word, and the blanks before it.
+_WORDS = re.compile(r"(\s*)(\S+)")
 
 
 def width_of(text: str) -> int:
@@ -35,26 +38,23 @@ def cut(text: str, most: int, *, begin: bool = False) -> str:
     return _fitting(text, room) + _DOTS
 
 
-def broken(line: str, columns: int | None, indent: str) -> list[str]:
-    """Return a line as lines that fit, broken between words; a word that does not fit has a line of its own.
+def broken(text: str, columns: int | None, indent: str) -> list[str]:
+    """Return a text of one line as lines that fit, broken between words; a word that does not fit has a line of its own.
 
     Args:
         columns: How many columns there are; None: as many as it takes.
         indent: What the second line and later ones begin with.
     """
-    if columns is None or width_of(line) <= columns:
-        return [line]
-    import textwrap  # start-up: most texts fit
-
-    return textwrap.wrap(
-        line,
-        max(columns, 2 * len(indent)),
-        subsequent_indent=indent,
-        expand_tabs=False,
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    if columns is None or width_of(text) <= columns:
+        return [text]
+    lines, now = [], ""
+    for blanks, word in _WORDS.findall(text):
+        if now.strip() and width_of(now + blanks + word) > columns:
+            lines.append(now)
+            now = indent + word
+        else:
+            now += blanks + word
+    return [*lines, now]
 
 
 def _fitting(text: str, room: int) -> str:

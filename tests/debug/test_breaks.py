@@ -153,6 +153,28 @@ def test_an_endpoint_by_name(root: Desk, worker: Any) -> None:
     assert states(put(root, spec(method="work", actor="another"))) == {1: "pending"}
 
 
+class Early(Actor):
+    """What runs before its first endpoint does."""
+
+    def __init__(self) -> None:
+        self.ready = self.prepared()
+
+    def prepared(self) -> bool:
+        return True
+
+    @endpoint
+    def is_ready(self) -> bool:
+        return self.ready
+
+
+def test_a_method_that_the_constructor_calls(root: Desk, procs: ProcMesh) -> None:
+    put(root, spec(method="prepared", actor="early", once=True))
+    early = procs.spawn("early", Early)
+    assert root.stopped(actor="early").place.function == "prepared"
+    root.let_go(actor="early")
+    assert early.is_ready.call_one().get(WAIT)
+
+
 def test_a_method_that_is_no_endpoint(root: Desk, worker: Any) -> None:
     assert states(put(root, spec(method="_opened", actor="worker", once=True))) == {1: "bound"}
     worker.loop.broadcast()

@@ -300,6 +300,8 @@ def test_prompts_within_a_prompt() -> None:
         assert me.prompt == "who? "
         me("ada")
         assert me("p name") == "'ada'\n"
+        assert me("print('no newline', end='')") == "no newline\n"
+        assert me.prompt.startswith("(debugee 0")
         me("debug double(4)")
         assert me.prompt == "((Pdb)) "
         me("detach")

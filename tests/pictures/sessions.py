@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
 from tests.pictures.drawing import Screen, animated, still
-from tests.pictures.terminal import WIDTH, terminal
+from tests.pictures.terminal import SECONDS, WIDTH, terminal
 
 __all__ = ["SESSIONS"]
 
@@ -46,8 +47,9 @@ def where() -> str:
     """All ranks of a program that hangs."""
     with terminal("training.py", "hang") as me:
         me.sees("step 0:")
-        shown = ""
+        shown, end = "", time.monotonic() + SECONDS
         while "blocked" not in shown:
+            assert time.monotonic() < end, shown
             with terminal("-m", "meshrt", "where") as looks:
                 shown = looks.ends()
                 drawn = still(looks.screen(), "meshrt where", WIDTH, "where")

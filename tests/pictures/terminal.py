@@ -19,7 +19,7 @@ from rich.text import Text
 from tests.pictures.drawing import Screen
 from tests.support.programs import ROOT, environment
 
-__all__ = ["HERE", "WIDTH", "Terminal", "terminal", "why_not"]
+__all__ = ["HERE", "SECONDS", "WIDTH", "Terminal", "terminal", "why_not"]
 
 SECONDS = 40
 #: Columns.

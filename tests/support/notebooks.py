@@ -18,7 +18,6 @@ from tests.support.programs import ROOT, environment
 __all__ = ["NOTEBOOKS", "as_page", "run", "shown_by", "stored"]
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: What differs between two runs, two machines or two versions of Python, and what is stored instead.
 _STEADY = (
     (re.compile(r"ipykernel_\d+"), "ipykernel_4711"),
@@ -86,12 +85,11 @@ def _steady(value: Any) -> Any:
 
 
 def shown_by(cell: dict[str, Any]) -> str:
-    """Return what a cell shows, as text."""
+    """Return what a cell shows, as text; of an error its message: tracebacks differ between versions of IPython."""
     shown = []
     for output in cell.get("outputs", ()):
-        lines = output.get("traceback", [])
-        text = output.get("text") or "\n".join(lines) or output["data"]["text/plain"]
-        shown.append(_COLOURS.sub("", text).rstrip())
+        error = f"{output['ename']}: {output['evalue']}" if "ename" in output else ""
+        shown.append((output.get("text") or error or output["data"]["text/plain"]).rstrip())
     return "\n".join(shown)
 
 

@@ -123,7 +123,8 @@ class Breaks:
         spec = BreakSpec(number, file, line, method, name, asked.condition, asked.once, session)
         shown = None if ranks is None else {mesh: sorted(members) for mesh, members in ranks.items()}
         goes_with = client.pid if asked.goes else 0
-        row = BreakRow(number, asked.place, asked.condition, asked.once, asked.ranks or "all", shown, goes_with)
+        place = f"{actor}.{method}" if method else asked.place
+        row = BreakRow(number, place, asked.condition, asked.once, asked.ranks or "all", shown, goes_with)
         self._number = number
         if goes_with:
             self._going.setdefault(client.id, []).append(number)

@@ -12,10 +12,12 @@ table is replaced on the control thread and read on every other one.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import NamedTuple, Protocol
@@ -81,6 +83,8 @@ class _Breakpoint:
         self.refused = False
         #: By file name; None: the file has no such line. Never changed, only replaced: other threads iterate over it.
         self.targets: dict[str, Target | None] = {}
+        #: Where its method was looked for. An actor that is stopped and made again may be of another class.
+        self.classes: weakref.WeakSet[type] = weakref.WeakSet()
         self.problem = ""
         #: The last error of its condition; "": none.
         self.raised = ""
@@ -131,26 +135,38 @@ class _Breakpoint:
             self.problem = str(error)
         self.targets = {**self.targets, filename: target}
 
+    def new_classes(self, actors: Sequence[ActorState]) -> list[type]:
+        """Return the classes of actors in which its method was not looked for yet."""
+        named = [each.cls for each in actors if self.spec.method and self.spec.actor in ("", each.name)]
+        return [cls for cls in named if cls is not None and cls not in self.classes]
+
     def bind_method(self, cls: type) -> None:
         """Look for the method in an actor's class."""
+        self.classes.add(cls)
         name = self.spec.method
-        found = inspect.getattr_static(cls, name, None)
+        found = next((vars(each)[name] for each in cls.__mro__ if name in vars(each)), None)
         code = _code_of(found)
         if code is not None and not is_hidden_code(code):
             target = Target(body_of(code)[0], code.co_firstlineno, code.co_qualname)
             self.targets = {**self.targets, code.co_filename: target}
+        elif not self.spec.actor:
+            return  # another actor may have it
         elif callable(found) and code is None:
             self.problem = f"{name!r} of {cls.__name__} is not a Python function"
-        elif self.spec.actor:
+        else:
             names = ", ".join(endpoints_of(cls)) or "none"
             self.problem = f"{cls.__name__} has no method {name!r}; its endpoints: {names}"
 
 
 def _code_of(attribute: object) -> CodeType | None:
-    """Return the code of a method, a property or a static method, as its class has it; None: it is none of them."""
-    function = attribute.fget if isinstance(attribute, property) else attribute
-    if isinstance(function, staticmethod | classmethod):
+    """Return the code of a method or property as its class has it; None: it is neither."""
+    function = attribute
+    if isinstance(function, property):
+        function = function.fget
+    elif isinstance(function, staticmethod | classmethod):
         function = function.__func__
+    elif isinstance(function, functools.cached_property | functools.partialmethod | functools.singledispatchmethod):
+        function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return code if isinstance(code, CodeType) else None
 
@@ -262,9 +278,7 @@ class BreakTable:
         """Look again for methods of actors that were not there before. Return whether anything has changed."""
         while True:
             now = self._now
-            rows = [
-                row for row in now.rows.values() if row.spec.method and row.wanted and not any(row.targets.values())
-            ]
+            rows = [row for row in now.rows.values() if row.wanted and row.new_classes(actors)]
             if not rows:
                 return False
             self._bind_methods(rows, actors)
@@ -282,9 +296,8 @@ class BreakTable:
     @staticmethod
     def _bind_methods(rows: Iterable[_Breakpoint], actors: Sequence[ActorState]) -> None:
         for row in rows:
-            for actor in actors:
-                if row.spec.method and row.spec.actor in ("", actor.name) and actor.instance is not None:
-                    row.bind_method(type(actor.instance))
+            for cls in row.new_classes(actors):
+                row.bind_method(cls)
 
     def lines_in(self, code: CodeType) -> Mapping[int, list[_Breakpoint]]:
         """Return the lines of ``code`` that have breakpoints. Fast if its file has none. Any thread."""

@@ -88,6 +88,7 @@ class Console:
         self._followed = 0
         self._dropped = 0
         self._last_flush = time.monotonic()
+        self._unfinished = False
         self._lines: queue.SimpleQueue[str | Released | None] = queue.SimpleQueue()
         self._released: Released | None = None
         #: The prompt has to end as soon as the code that runs at it can be ended.
@@ -99,6 +100,7 @@ class Console:
         """Keep ``text`` until the next prompt; the text of a long-running command is sent from time to time."""
         self._parts.append(text)
         self._size += len(text)
+        self._unfinished = not text.endswith("\n") if text else self._unfinished
         if self._followed > self.FOLLOW_CHARACTERS:
             while self._size - len(self._parts[0]) > self.FLUSH_CHARACTERS:
                 self._dropped += len(self._parts[0])
@@ -109,6 +111,11 @@ class Console:
             self._followed += self._size
             self._printed(self.take())
         return len(text)
+
+    def end_line(self) -> None:
+        """End a line that was begun: what follows is not a part of it."""
+        if self._unfinished:
+            self.write("\n")
 
     def take(self) -> str:
         """Return the text that was written since the last call, with a note of what was left out."""
@@ -133,6 +140,7 @@ class Console:
             else:
                 self._last_flush = time.monotonic()
                 self._followed = 0
+                self._unfinished = False
                 return "" if item is None else item + "\n"
         raise self._released
 

@@ -96,6 +96,7 @@ class Prompt:
         except BaseException:
             self._shared.line.ends()
             raise
+        self._shared.console.end_line()  # else the prompt would be at the end of what the line has printed
         return resumes
 
     # -- commands ------------------------------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ class RankSession:
     def running(self) -> int:
         """The number of the line that runs or is about to; 0: none, or it reads. Any thread.
 
-        That of a `debug` command runs, too, while what it debugs does.
+        The thread is at a prompt, or a `debug` command runs code: its line runs then, although nothing is stopped.
         """
         return self._seq if self._line.runs and not self._open else 0
 

@@ -147,8 +147,11 @@ def show(given: Arguments) -> int:
         elif printing:
             first = min((min(each) for each in read.values() if each), default=0)
             against = first if given["diff"] == -1 else given["diff"]
-            write = write_out if given["follow"] else write_paged
-            write(sys.stdout, answers.text(every=True, against=against, shown=shown) + "\n")
+            text = answers.text(every=True, against=against, shown=shown) + "\n"
+            if given["follow"]:
+                write_out(sys.stdout, text)
+            else:
+                write_paged(sys.stdout, text, colours=False)
         if given["follow"] and isinstance(source, _Running):
             follower = Follower()
             for each in printing:

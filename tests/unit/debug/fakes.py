@@ -55,8 +55,9 @@ class FakeRankServices:
 
     def actors(self) -> list[ActorState]:
         return [
-            ActorState(call.actor, ident, call, None, instance=self.instances.get(call.actor))
+            ActorState(call.actor, ident, call, None, instance=found, cls=None if found is None else type(found))
             for ident, call in list(self.calls.items())
+            for found in [self.instances.get(call.actor)]
         ]
 
     def keep_file(self, name: str, text: str, *, durable: bool = False) -> Path:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.inspect.sampling import Sample, Sampler
+from meshrt.inspect.tasks import Tasks
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -77,3 +80,45 @@ def test_a_task_that_waits_for_something_is_blocked_though_others_take_turns() -
         wait_until(lambda: [sample.state for sample in served.samples()[:1]] == ["blocked"], WAIT)
         own = served.samples()[0]
         assert own.endpoint == "step" and [entry.code.co_name for entry in own.stack][:1] == ["waits"]
+
+
+async def letters() -> AsyncIterator[str]:
+    await asyncio.Event().wait()
+    yield "a"
+
+
+async def waits_for_the_next() -> None:
+    await anext(letters(), None)
+
+
+async def waits_deep(depth: int = 300) -> None:
+    await (waits_deep(depth - 1) if depth else waits())
+
+
+@pytest.mark.parametrize("endpoint", [waits_for_the_next, waits_deep])
+def test_what_cannot_be_followed_to_its_end_is_blocked(endpoint: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with serving(endpoint(), turns()) as served:
+        wait_until(lambda: [sample.state for sample in served.samples()[:1]] == ["blocked"], WAIT)
+
+
+def test_a_task_whose_future_is_done_waits_for_its_turn() -> None:
+    loop = asyncio.new_event_loop()
+    future = loop.create_future()
+
+    async def waits_for_it() -> None:
+        await future
+
+    async def look() -> list[bool]:
+        tasks = Tasks()
+        task = loop.create_task(waits_for_it(), name="waits")
+        await asyncio.sleep(0)
+        found = []
+        for _ in range(2):
+            found += [each.ready for each in tasks.look(loop) if each.name == "waits"]
+            if not future.done():
+                future.set_result(None)
+        await task
+        return found
+
+    assert loop.run_until_complete(look()) == [False, True]
+    loop.close()

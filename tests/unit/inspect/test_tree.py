@@ -205,19 +205,22 @@ def test_one_chain_says_its_ranks_once(stacks: Stacks) -> None:
 def test_lines_that_do_not_fit_are_broken_beside_the_branches(stacks: Stacks) -> None:
     stacks.add(answered(range(63), record(TRAIN, REDUCE, holder="self.group.reduce"), since=0.5))
     stacks.add(answered([63], record(TRAIN, ("/home/me/data.py", 30, "next")), since=130))
-    lines = render_stacks(stacks.answer(), source=lambda _file, _line: "", columns=60).splitlines()
+    lines = render_stacks(stacks.answer(), source=lambda _file, _line: "", columns=75).splitlines()
     assert lines == [
         "64 ranks of mesh1",
         "trainer",
         "  64/64  all                   train  me/main.py:88",
-        "  63/64  0-62                  ├ allreduce  me/comm.py:112",
-        "                               │     blocked < 1 s - 7 s in",
-        "                               │     self.group.reduce",
-        "   1/64  63 (hosts=7, gpus=7)  └ next  me/data.py:30",
-        "                                     blocked 2 min",
-        "  likely culprits: 63 (hosts=7, gpus=7) (not where the other",
-        "    63 are)",
+        "  63/64  0-62                  ├ allreduce  me/comm.py:112    blocked < 1 s",
+        "                               │     - 7 s in self.group.reduce",
+        "   1/64  63 (hosts=7, gpus=7)  └ next  me/data.py:30    blocked 2 min",
+        "  likely culprits: 63 (hosts=7, gpus=7) (not where the other 63 are)",
     ]
+
+
+def test_on_a_narrow_terminal_the_stacks_are_not_broken(stacks: Stacks) -> None:
+    stacks.add(answered(range(64), record(TRAIN, REDUCE, holder="self.group.reduce"), since=0.5))
+    lines = render_stacks(stacks.answer(), source=lambda _file, _line: "", columns=50).splitlines()
+    assert lines[-1] == "              allreduce  me/comm.py:112    blocked < 1 s - 7 s in self.group.reduce"
 
 
 def test_a_thread_that_runs_moves(stacks: Stacks) -> None:

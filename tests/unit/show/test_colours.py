@@ -19,6 +19,8 @@ class Screen(io.StringIO):
 
 def colours(text: str) -> list[str]:
     """Return what is coloured."""
+    if painted(text) == text:
+        return []
     return [part.partition("\x1b[")[2].partition("m")[2] for part in painted(text).split(RESET)[:-1]]
 
 
@@ -26,12 +28,16 @@ def colours(text: str) -> list[str]:
     ("text", "found"),
     [
         ("*** NameError: name 'x' is not defined\n", ["NameError"]),
+        ("[0-3] *** NameError: x\n", ["[0-3] *** NameError: x"]),
         ("> /a/b.py(16)step()\n-> loss = f()\n", ["> /a/b.py(16)step()", "-> loss = f()"]),
         ("[0-3,7] 42\n[8] x[1]\n", ["[0-3,7]", "[8]"]),
         ("  1/16  13  load  a.py:36    blocked < 1 s in self.lock.acquire\n", ["blocked < 1 s"]),
         ("all  to_debug  a.py:16    stopped in the debugger\n", ["stopped in the debugger"]),
         ("  likely culprits: 13 (not where the others are)\n", ["  likely culprits: 13 (not where"]),
+        ("rank 3 was killed by SIGKILL; rank 4 is not-answering\n", ["killed by SIGKILL", "not-answering"]),
+        ("recv  a.py:77    blocked 43 s - 49 s in recv\n", ["blocked 43 s - 49 s"]),
         ("ROOT CAUSE  rank 3\n  what  ValueError\n", ["ROOT CAUSE  rank 3"]),
+        ("*** of a program that has \x1b[32mcolours\x1b[0m\n", []),
         ("plain text, a list [0] and an arrow -> here\n", []),
     ],
 )
@@ -47,6 +53,11 @@ def test_the_text_stays_as_it_is() -> None:
         assert code in plain
         plain = plain.replace(code, "")
     assert plain == text
+
+
+def test_many_empty_lines_take_no_time() -> None:
+    text = " \n" * 50_000  # quadratic: half a minute
+    assert painted(text) == text
 
 
 def test_a_prompt_has_its_blank_behind_the_colour() -> None:

@@ -34,11 +34,19 @@ def test_what_is_cut_fits(text: str, most: int, begin: bool) -> None:
         ("one two three", 12, ["one two", "    three"]),
         ("  one    two", 8, ["  one", "    two"]),
         ("a-word-that-is-long is whole", 10, ["a-word-that-is-long", "    is", "    whole"]),
-        ("one two", 1, ["one two"]),
+        ("one two", 1, ["one", "    two"]),
+        ("日本語 日本語 日本語", 13, ["日本語 日本語", "    日本語"]),
     ],
 )
 def test_a_line_is_broken_between_words(line: str, columns: int | None, lines: list[str]) -> None:
     assert broken(line, columns, "    ") == lines
+
+
+@given(st.lists(st.text("ab日", min_size=1, max_size=8), min_size=1), st.integers(1, 30))
+def test_what_is_broken_fits_and_keeps_its_words(words: list[str], columns: int) -> None:
+    lines = broken(" ".join(words), columns, "  ")
+    assert " ".join(lines).split() == words
+    assert all(width_of(line) <= columns or len(line.split()) == 1 for line in lines)
 
 
 def test_cut() -> None:

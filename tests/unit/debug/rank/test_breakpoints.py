@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -42,6 +43,19 @@ class Tool(Actor):
     def whole(self) -> int:
         return 2
 
+    @functools.cached_property
+    def kept(self) -> int:
+        return 3
+
+    @functools.singledispatchmethod
+    def of_kind(self, value: object) -> str:
+        return "object"
+
+    def times(self, number: int) -> int:
+        return number
+
+    doubled = functools.partialmethod(times, 2)
+
 
 def spec(number: int = 1, **more: Any) -> BreakSpec:
     return BreakSpec(number, **more)
@@ -57,7 +71,7 @@ NO_CONDITION = on_double(3, condition="i =")
 
 
 def tool(name: str = "tool") -> ActorState:
-    return ActorState(name, 0, EndpointCall("m1", name, 0, "work", []), None, instance=Tool())
+    return ActorState(name, 0, EndpointCall("m1", name, 0, "work", []), None, instance=Tool(), cls=Tool)
 
 
 @pytest.fixture
@@ -135,6 +149,10 @@ def test_an_actor_that_comes_without_the_endpoint_ends_the_search(serving: FakeR
         ("work", "bound"),
         ("half", "bound"),
         ("whole", "bound"),
+        ("kept", "bound"),
+        ("doubled", "bound"),
+        ("of_kind", "bound"),
+        ("mro", "Tool has no method 'mro'; its endpoints: work"),
         ("made_by", "'made_by' of Tool is not a Python function"),
         ("spawn", "Tool has no method 'spawn'; its endpoints: work"),
     ],
@@ -143,6 +161,20 @@ def test_methods_of_an_actor(name: str, state: str) -> None:
     table = BreakTable()
     table.replace([spec(method=name, actor="tool")], [tool()])
     assert [each.state for each in table.states()] == [state]
+
+
+class OtherTool(Actor):
+    @endpoint
+    def work(self) -> int:
+        return 2
+
+
+def test_an_actor_that_is_made_again_may_be_of_another_class() -> None:
+    table = BreakTable()
+    table.replace([spec(method="work", actor="tool")], [tool()])
+    other = ActorState("tool", 0, None, None, cls=OtherTool)
+    assert table.bind_methods([other]) and not table.bind_methods([other])
+    assert table.lines_in(vars(OtherTool)["work"].__code__)
 
 
 def test_an_endpoint_of_any_actor_may_still_come() -> None:

@@ -60,6 +60,15 @@ def test_an_interrupt_is_of_the_line_that_runs() -> None:
     assert (len(services.later), services.signals_sent) == (3, sent)
 
 
+def test_what_a_debug_command_runs_is_stopped_and_its_line_goes_on() -> None:
+    services = Services()
+    session: Any = SimpleNamespace(running=5, stopped=False, ident=threading.get_ident(), place=lambda: "train.py:7")
+    sessions: Any = SimpleNamespace(of_thread=lambda _ident: session)
+    interrupts = Interrupts(services, sessions, SimpleNamespace(), None)  # type: ignore[arg-type]
+    assert interrupts.ask(InterruptRank("worker")).state == "asked"
+    assert not services.waiting and interrupts.pending
+
+
 def asked() -> tuple[Services, Interrupts]:
     """A request for the main thread, which runs this test."""
     services = Services()
