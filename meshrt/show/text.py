@@ -39,7 +39,7 @@ def cut(text: str, most: int, *, begin: bool = False) -> str:
 
 
 def broken(text: str, columns: int | None, indent: str) -> list[str]:
-    """Return a text of one line as lines that fit, broken between words; a word that does not fit has a line of its own.
+    """Return a line as lines that fit, broken between words; a word that does not fit has a line of its own.
 
     Args:
         columns: How many columns there are; None: as many as it takes.
