@@ -38,6 +38,7 @@ __all__ = [
 T = TypeVar("T")
 
 _DEBUGGERS = tuple(STDLIB_FILES + name for name in ("bdb.py", "pdb.py", "cmd.py"))
+_OWN_DEBUGGER = os.path.join(RUNTIME_FILES, "debug", "")
 #: The engine of an IDE, which runs in a rank like the debugger.
 _IDE_ENGINE = os.path.join("", "debugpy", "_vendored", "")
 #: Python's import system: ``_bootstrap`` and ``_bootstrap_external``.
@@ -72,7 +73,7 @@ def is_plumbing_file(filename: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_debugging_file(filename: str) -> bool:
     """Whether ``filename`` belongs to the debugger, or to the standard library's debugger below it."""
-    return filename.startswith((os.path.join(RUNTIME_FILES, "debug", ""), *_DEBUGGERS)) or _IDE_ENGINE in filename
+    return filename.startswith((_OWN_DEBUGGER, *_DEBUGGERS)) or _IDE_ENGINE in filename
 
 
 def own_index(filenames: Sequence[str]) -> int:
@@ -133,14 +134,17 @@ def cut(stack: list[T], filenames: list[str]) -> list[T]:
     start = next((i for i, name in enumerate(filenames) if not is_plumbing_file(name)), None)
     if start is None:
         return []
-    return [stack[i] for i in range(start, len(stack)) if not is_hidden_file(filenames[i])]
+    # At a prompt the debugger runs code of the user's: a `debug` command, a `__repr__`.
+    hidden = is_debugging_file if any(name.startswith(_OWN_DEBUGGER) for name in filenames) else is_hidden_file
+    return [stack[i] for i in range(start, len(stack)) if not (is_hidden_file(filenames[i]) or hidden(filenames[i]))]
 
 
 def debugger_index(filenames: Sequence[str]) -> int | None:
     """Return the index where the debugger begins in a stack (outermost first) that is stopped in it, or None."""
-    users = next((index for index, name in enumerate(filenames) if not is_plumbing_file(name)), 0)
+    # Behind the last code of the user's: what a `debug` command runs may be stopped in the debugger, too.
+    users = next((index for index in range(len(filenames), 0, -1) if not is_plumbing_file(filenames[index - 1])), 0)
     begin = next((index for index in range(users, len(filenames)) if is_debugging_file(filenames[index])), None)
-    if begin is None or not all(map(is_plumbing_file, filenames[begin:])):
+    if begin is None:
         return None
     imported = begin > 0 and filenames[begin - 1].startswith("<frozen importlib")  # it is being loaded for a breakpoint
     return None if imported else begin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bdb
+import cmd
 import importlib
 import os
 import queue
@@ -40,3 +41,11 @@ def test_a_rank_is_in_the_debugger_when_that_has_been_loaded() -> None:
     assert debugger_index([MAILBOX, "<frozen importlib._bootstrap>", USER, MAILBOX, loaded]) == 4
     assert debugger_index([MAILBOX, USER, loading, *importing, loaded, importing[1]]) is None
     assert debugger_index([MAILBOX, USER, MAILBOX, loaded, USER]) is None
+
+
+def test_what_runs_at_a_prompt_is_shown_without_the_prompt() -> None:
+    prompt = os.path.join(PACKAGE, "debug", "rank", "prompt.py")
+    files = [MAILBOX, USER, prompt, bdb.__file__, cmd.__file__, bdb.__file__, "<string>", USER]
+    assert cut(list(range(8)), files) == [1, 6, 7]
+    # A program of the user's may be made of these.
+    assert cut(list(range(3)), [MAILBOX, USER, cmd.__file__]) == [1, 2]
