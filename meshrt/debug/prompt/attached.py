@@ -58,7 +58,8 @@ class Attached:
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
         self._text(snapshot.text, self._prompt)
         place = f"{snapshot.file}({snapshot.line}){snapshot.function}()"
-        if place not in snapshot.text:  # what the rank wrote last does not say where it is
+        # What the rank wrote last may not say where it is. One that runs, or is on its way to a prompt, is nowhere.
+        if snapshot.file and place not in snapshot.text:
             if snapshot.headline:
                 self._say(escaped(snapshot.headline) + "\n")
             self._say(escaped(f"> {place}" + (f"\n-> {snapshot.code}" if snapshot.code else "")) + "\n")
