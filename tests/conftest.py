@@ -60,6 +60,7 @@ ONE_PYTHON = (
     "test_house.py",
     "test_layers.py",
     "test_manifests.py",
+    "test_pictures.py",
     "test_website.py",
     "types/",
     "unit/failure/test_report.py",
