@@ -42,7 +42,8 @@ COMMAND = printer(
     "A stopped rank evaluates it in the stack frame where it is stopped. A running one is not stopped: there `self`\n"
     "is the actor and the names are those of its module. Equal values are shown once, with their ranks. Many\n"
     "numbers are summed up (min, median, max, outliers; -v shows every one), arrays and tensors are described\n"
-    "by shape, dtype, min, max, mean and the count of NaN. Of a long value the first lines are shown;\n"
-    "-v shows all. ACTOR may be left out before ranks(...), if there is only one.\n"
+    "by shape, dtype, min, max, mean and the count of NaN, those of more than 16 ranks in a line for each shape.\n"
+    "Of a long value the first lines are shown; -v shows all. ACTOR may be left out before ranks(...), if there\n"
+    "is only one.\n"
     "  p trainer self.loss          p --diff 0 trainer ranks(hosts=1) self.config",
 )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from meshrt.debug.operations import JobReport, Kind
-from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
+from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary, summed_arrays
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
@@ -21,8 +21,9 @@ from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["Answers"]
 
-#: More different numbers than this are not listed one by one, unless asked for.
-_MANY_NUMBERS = 16
+#: More different numbers or arrays than this are not listed one by one, unless asked for.
+_MANY = 16
+_EVERY = "(-v shows every one)"
 
 #: Lines of an answer that are shown at least, however many different ones there are.
 _LEAST_LINES = 10
@@ -193,10 +194,13 @@ def _each(most: int | None, count: int) -> int | None:
 
 def _shown(prefix: str, members: Sequence[_Answer], every: bool, most: int | None) -> list[str]:
     groups = _alike(members)
-    line = summary([(answer.rank, answer.text, answer.facts) for answer in members])
-    numbers = all(number_in(answer.text, answer.facts) is not None for answer in members)
-    if line and numbers and len(groups) > _MANY_NUMBERS and not every:
-        return [f"[{prefix}{fold_ranks(a.rank for a in members)}] {len(groups)} values: {line}", "(-v shows every one)"]
+    answers = [(answer.rank, answer.text, answer.facts) for answer in members]
+    line = summary(answers)
+    if len(groups) > _MANY and not every:
+        if line and all(number_in(answer.text, answer.facts) is not None for answer in members):
+            return [f"[{prefix}{fold_ranks(a.rank for a in members)}] {len(groups)} values: {line}", _EVERY]
+        if arrays := summed_arrays(answers):
+            return [*(f"[{prefix}{fold_ranks(ranks)}] {text}" for ranks, text in arrays), _EVERY]
     each = _each(most, len(groups))
     lines = [_answer(prefix + fold_ranks(ranks), shortened(text, each)) for ranks, text in groups]
     return [*lines, line] if line else lines

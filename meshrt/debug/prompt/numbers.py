@@ -10,7 +10,7 @@ from meshrt.inspect.capping import without_addresses
 from meshrt.inspect.facts import ArrayFacts, DictFacts, Facts, NumberFacts
 from meshrt.selection import fold_ranks, group_by_value
 
-__all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary"]
+__all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary", "summed_arrays"]
 
 #: A rank is an outlier if its distance to the median is more than this many times the median distance.
 _FAR = 5.0
@@ -66,6 +66,37 @@ def summary(answers: Sequence[tuple[int, str, Facts | None]]) -> str:
     return _of_arrays(arrays) if len(arrays) > 1 and len(arrays) == len(answers) else ""
 
 
+def summed_arrays(answers: Sequence[tuple[int, str, Facts | None]]) -> list[tuple[Sequence[int], str]]:
+    """Return one line about the arrays of each shape, type and device, with their ranks; [] unless all are arrays.
+
+    Of the ranks of a line: the least and the largest element, the least and the largest mean, each with the ranks that
+    have it, and ranks whose mean is an outlier.
+    """
+    arrays = {rank: facts for rank, _, facts in answers if isinstance(facts, ArrayFacts)}
+    if len(arrays) < len(answers):
+        return []
+    groups = group_by_value((rank, f"{facts.type} {' '.join(_kind(facts).values())}") for rank, facts in arrays.items())
+    return [(ranks, _of_alike({rank: arrays[rank] for rank in ranks}, kind)) for ranks, kind in groups]
+
+
+def _of_alike(arrays: Mapping[int, ArrayFacts], kind: str) -> str:
+    parts = [kind.removesuffix(" cpu")]
+    for name, choose in (("min", min), ("max", max)):
+        values = {rank: value for rank, facts in arrays.items() if (value := _numbers(facts)[name]) is not None}
+        if values:
+            found = choose(values.values())
+            parts.append(f"{name} {found:.6g} {_with(values, found)}")
+    means = {rank: facts.mean for rank, facts in arrays.items() if facts.mean is not None}
+    if means:
+        low, high = min(means.values()), max(means.values())
+        parts.append(f"mean {low:.6g} {_with(means, low)} to {high:.6g} {_with(means, high)}")
+    if odd := outliers(means):
+        parts.append(f"mean far from the others' {_named(means, odd)}")
+    if with_nan := [rank for rank, facts in arrays.items() if facts.nan]:
+        parts.append(f"NaN on [{fold_ranks(with_nan)}]")
+    return ", ".join(parts)
+
+
 def array_difference(facts: Facts | None, other: Facts | None) -> str:
     """Return what differs between two arrays, by their facts; "" if one of them is not an array."""
     if not isinstance(facts, ArrayFacts) or not isinstance(other, ArrayFacts):
@@ -117,10 +148,13 @@ def _of_numbers(values: Mapping[int, float]) -> str:
         parts.append(f"min {low:.6g} {_with(finite, low)}, median {middle:.6g}, max {high:.6g} {_with(finite, high)}")
     odd = outliers(values)
     if odd:
-        named = [f"[{rank}] {values[rank]:.6g}" for rank in odd[:_MOST_NAMED]]
-        more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
-        parts.append(f"outliers: {', '.join(named)}{more}")
+        parts.append(f"outliers: {_named(values, odd)}")
     return "; ".join(parts)
+
+
+def _named(values: Mapping[int, float], ranks: Sequence[int]) -> str:
+    named = [f"[{rank}] {values[rank]:.6g}" for rank in ranks[:_MOST_NAMED]]
+    return ", ".join(named) + (f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else "")
 
 
 def _with(values: Mapping[int, float], wanted: float) -> str:

@@ -51,6 +51,32 @@ def test_many_numbers_are_one_line_unless_asked_for() -> None:
     assert len(answers.text(every=True).splitlines()) == 33
 
 
+def arrays_of(count: int, *, shape: list[int], odd: int = -1) -> Answers:
+    """Rank n has an array whose mean is n / 100; that of one rank is another one, and has NaN."""
+    answers = Answers()
+    for rank in range(count):
+        mean = 7.0 if rank == odd else rank / 100
+        size = shape if rank % 2 else [64, 3]
+        facts = ArrayFacts("ndarray", size, "float64", "cpu", mean - 1, mean + 1, mean, nan=int(rank == odd))
+        found = JobAnswer("a", "answered", f"ndarray {rank}", [rank], facts=facts)
+        answers.add(JobReport(answers=[found], waiting={}, done=True, job=1))
+    return answers
+
+
+def test_many_arrays_are_a_line_for_each_shape_unless_asked_for() -> None:
+    answers = arrays_of(20, shape=[64, 3], odd=6)
+    assert answers.text().splitlines() == [
+        "[0-19] ndarray 64x3 float64, min -1 [0], max 8 [6], mean 0 [0] to 7 [6], "
+        "mean far from the others' [6] 7, NaN on [6]",
+        "(-v shows every one)",
+    ]
+    assert len(answers.text(every=True).splitlines()) == 21  # and NaN
+    first, second, more = arrays_of(20, shape=[5]).text().splitlines()
+    assert first == "[0-18:2] ndarray 64x3 float64, min -1 [0], max 1.18 [18], mean 0 [0] to 0.18 [18]"
+    assert second.startswith("[1-19:2] ndarray 5 float64") and more == "(-v shows every one)"
+    assert len(arrays_of(16, shape=[5]).text().splitlines()) == 17
+
+
 def test_two_values_need_no_summary() -> None:
     assert answered("3", "3", "7").text() == "[0-1] 3\n[2] 7"
     assert answered("'a'", "'b'", "'c'").text() == "[0] 'a'\n[1] 'b'\n[2] 'c'"
