@@ -88,8 +88,8 @@ class Sampler:
             look = looks.get(actor.thread or 0)
             call, serving = _serving(actor, tasks)
             if call is not None and look is not None:
-                suspended = serving is not None and not (serving.running or serving.ready)
-                marks[actor.name] = call, serving.mark if serving is not None and suspended else look.mark
+                waits = serving is not None and not _advances(serving, tasks)
+                marks[actor.name] = call, serving.mark if serving is not None and waits else look.mark
         return marks
 
     def samples(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Sample]:
@@ -134,7 +134,7 @@ class Sampler:
                 endpoint = "" if running is None else _endpoint(actor, running)
                 samples.append(Sample(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
             own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
-            if serving.ready:
+            if _advances(serving, tasks):
                 own.state, own.waits = turn, ""
             elif in_user_code or own.state != STOPPED:
                 own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
@@ -148,6 +148,20 @@ class Sampler:
                 endpoint, state = _endpoint(actor, task), turn if task.ready else BLOCKED
                 samples.append(Sample(task.name, "task", actor.name, endpoint, state, stack, task.mark, task.awaits))
         return [own, *samples]
+
+
+def _advances(look: TaskLook, tasks: Sequence[TaskLook]) -> bool:
+    """Whether a task runs, or waits for nothing but its turn, or for a task of which that is so."""
+    looks: dict[object, TaskLook] = {each.task: each for each in tasks}
+    seen: set[int] = set()
+    found = [look]
+    while found:
+        each = found.pop()
+        if each.running or each.ready:
+            return True
+        seen.add(id(each.task))
+        found += [looks[waiter] for waiter in each.waiters if waiter in looks and id(waiter) not in seen]
+    return False
 
 
 def _calls(endpoints: Sequence[str]) -> str:

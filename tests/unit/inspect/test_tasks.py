@@ -82,6 +82,17 @@ def test_a_task_that_waits_for_something_is_blocked_though_others_take_turns() -
         assert own.endpoint == "step" and [entry.code.co_name for entry in own.stack][:1] == ["waits"]
 
 
+async def awaits_one_that_takes_turns() -> None:
+    await asyncio.gather(asyncio.ensure_future(turns()), waits())
+
+
+def test_who_waits_for_a_task_that_takes_turns_is_not_blocked() -> None:
+    with serving(awaits_one_that_takes_turns()) as served:
+        wait_until(lambda: served.samples()[0].mark.load > 0, WAIT)
+        assert served.samples()[0].state == "running"
+        wait_until(lambda: served.sampler.pulse([served.state()])["worker"][1].load > 0, WAIT)
+
+
 async def letters() -> AsyncIterator[str]:
     await asyncio.Event().wait()
     yield "a"
