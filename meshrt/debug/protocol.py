@@ -31,6 +31,7 @@ __all__ = [
     "STOPPED",
     "Mode",
     "SessionKey",
+    "is_of_pdb",
     "session_of_ide",
 ]
 
@@ -41,6 +42,12 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 #: The text of pdb's own prompt; any other prompt is shown unchanged.
 PDB_PROMPT = "(Pdb) "
+
+
+def is_of_pdb(prompt: str) -> bool:
+    """Whether pdb reads at a prompt, its own or that of a ``debug`` command, ``((Pdb))``; or else a program."""
+    return prompt.endswith(") ") and prompt.strip("() ") == "Pdb"
+
 
 # States of a session.
 STOPPED = "stopped"

@@ -304,7 +304,9 @@ def test_prompts_within_a_prompt() -> None:
         assert me.prompt.startswith("(debugee 0")
         me("debug double(4)")
         assert me.prompt == "((Pdb)) "
+        assert "debugee" in me("status") and me.prompt == "((Pdb)) "  # a line of the mesh
         me("detach")
+        assert me("cast debugee ranks(0) p 6 * 7") == "[0] 42\n"
         assert me("continue") == "2 ranks of debugee (0-1): resumed\n"
     assert result.get(WAIT).values() == [20, 21]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
-from meshrt.debug.protocol import BUSY, PDB_PROMPT, RUNNING, STEPPING
+from meshrt.debug.protocol import BUSY, RUNNING, STEPPING, is_of_pdb
 from meshrt.debug.rank_operations import CancelLine, Input
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import RootServices
@@ -133,7 +133,7 @@ class Lines:
                 job.settle(label, "busy", f"still at {session.line!r}", rank)
             elif session.state in (RUNNING, STEPPING):
                 job.settle(label, "running", "stepping" if session.state == STEPPING else "", rank)
-            elif pdb_only and session.at.prompt != PDB_PROMPT:
+            elif pdb_only and not is_of_pdb(session.at.prompt):
                 job.settle(label, "busy", f"at the prompt {session.at.prompt.strip()!r}", rank)
             else:
                 job.expect(session.key, label)

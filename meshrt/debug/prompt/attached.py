@@ -9,7 +9,7 @@ from meshrt.debug.operations import AttachedReport, Cancel, Detach, Send, Snapsh
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import prompt_of
-from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING
+from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, is_of_pdb
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
@@ -82,12 +82,25 @@ class Attached:
     @property
     def prompt(self) -> str:
         """The prompt of the next line: the rank's name, or the prompt of the program that reads there."""
-        return prompt_of(self._actor, self._rank, self._coords) if self.at_pdb else escaped(self._prompt)
+        return prompt_of(self._actor, self._rank, self._coords) if self._is_outermost else escaped(self._prompt)
 
     @property
     def at_pdb(self) -> bool:
         """Whether pdb itself reads the next line, and not something that runs inside it, such as ``interact``."""
+        return is_of_pdb(self._prompt)
+
+    @property
+    def _is_outermost(self) -> bool:
+        """Whether pdb reads for the endpoint, and not for what a ``debug`` command runs."""
         return self._prompt == PDB_PROMPT
+
+    @property
+    def how_to_leave(self) -> str:
+        """What to type to leave the prompt of the next line."""
+        if not self.at_pdb:
+            return "Ctrl-D ends what reads here"
+        other = "`c` resumes it" if self._is_outermost else "`q` ends this `debug`"
+        return f"`detach` (or Ctrl-D) leaves this rank stopped, {other}"
 
     def execute(self, line: str) -> bool:
         """Send a line to pdb, or detach. Returns False if it failed."""
@@ -96,7 +109,7 @@ class Attached:
         if word == "detach":
             self.leave(f"detached from {self.name}; it stays stopped")
             return True
-        if word in QUITS and self.at_pdb and self._reason != "post-mortem" and not self._really():
+        if word in QUITS and self._is_outermost and self._reason != "post-mortem" and not self._really():
             return True
         return self._send(line=line)
 

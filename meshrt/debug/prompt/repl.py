@@ -142,11 +142,7 @@ class Repl:
         return ExitCode.OK
 
     def _how_to_leave(self) -> str:
-        if self._attached is None:
-            return self._leaving_hint
-        if self._attached.at_pdb:
-            return "`detach` (or Ctrl-D) leaves this rank stopped, `c` resumes it"
-        return "Ctrl-D ends what reads here"
+        return self._leaving_hint if self._attached is None else self._attached.how_to_leave
 
     def _closed(self) -> int:
         pid = self.client.pid
