@@ -18,6 +18,7 @@ from tests.support.programs import ROOT, environment
 __all__ = ["NOTEBOOKS", "as_page", "run", "shown_by", "stored"]
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: What differs between two runs, two machines or two versions of Python, and what is stored instead.
 _STEADY = (
     (re.compile(r"ipykernel_\d+"), "ipykernel_4711"),
@@ -89,7 +90,8 @@ def shown_by(cell: dict[str, Any]) -> str:
     shown = []
     for output in cell.get("outputs", ()):
         error = f"{output['ename']}: {output['evalue']}" if "ename" in output else ""
-        shown.append((output.get("text") or error or output["data"]["text/plain"]).rstrip())
+        text = output.get("text") or error or output["data"]["text/plain"]
+        shown.append(_COLOURS.sub("", text).rstrip())
     return "\n".join(shown)
 
 
