@@ -135,7 +135,7 @@ class Sampler:
                 samples.append(Sample(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
             own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
             if _advances(serving, tasks):
-                own.state, own.waits = turn, ""
+                own.state, own.waits = turn, serving.awaits if turn == BLOCKED else ""
             elif in_user_code or own.state != STOPPED:
                 own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
             in_user_code = bool(own.stack)

@@ -306,7 +306,7 @@ def test_prompts_within_a_prompt() -> None:
         assert me.prompt == "((Pdb)) "
         assert "debugee" in me("status") and me.prompt == "((Pdb)) "  # a line of the mesh
         me("detach")
-        assert me("cast debugee ranks(0) p 6 * 7") == "[0] 42\n"
+        assert "42\n((Pdb))" in me("cast debugee ranks(0) p 6 * 7")
         assert me("continue") == "2 ranks of debugee (0-1): resumed\n"
     assert result.get(WAIT).values() == [20, 21]
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from meshrt.debug.broker.sessions import Session
 from meshrt.debug.operations import AttachedReport, JobAnswer, JobReport, Kind
-from meshrt.debug.protocol import SessionKey, is_of_pdb
+from meshrt.debug.protocol import PDB_PROMPT, SessionKey
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
 from meshrt.inspect.facts import Facts
@@ -137,7 +137,7 @@ class Job:
     def stopped(self, session: Session, text: str) -> bool:
         """Report the session's text as the answer. Returns whether the terminal still waits for the job."""
         at = session.at
-        prompt = "" if is_of_pdb(at.prompt) else at.prompt
+        prompt = "" if at.prompt == PDB_PROMPT else at.prompt
         self._settle(session, "answered", session.text + prompt, at.facts, failed=bool(at.error))
         self._answered(session)
         return not self.left
