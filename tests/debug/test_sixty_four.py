@@ -51,7 +51,11 @@ def test_sixty_four_ranks() -> None:
         assert "8/64  hosts=*, gpus=3 " in where
         assert where.splitlines()[-1] == "  likely culprits: hosts=*, gpus=3 (not where the other 56 are)"
 
-        assert "[13] ndarray 4x4 float64, min 13, max 13, mean 13, 1 nan\n" in me("cast w ranks(:) p weights")
+        assert me("cast w ranks(:) p weights") == (
+            "[0-63] ndarray 4x4 float64, min 0 [0], max 63 [63], mean 0 [0] to 63 [63], NaN on [13]\n"
+            "(-v shows every one)\n"
+        )
+        assert "[13] ndarray 4x4 float64, min 13, max 13, mean 13, 1 nan\n" in me("cast -v w ranks(:) p weights")
         assert me.terminal.shown.splitlines()[-1] == "NaN on [13]"
         numbers = me("cast w ranks(:) p loss").splitlines()
         assert numbers == [
