@@ -38,7 +38,7 @@ print("over:", type(sys.stdout).__name__, file=kept)
 
 def test_a_bar_is_below_all_that_is_written_and_goes_without_a_trace() -> None:
     child: Any = pexpect.spawn(
-        sys.executable, ["-c", PROGRAM], env=environment(TERM="xterm"), dimensions=(100, 80), timeout=30
+        sys.executable, ["-Wignore", "-c", PROGRAM], env=environment(TERM="xterm"), dimensions=(100, 80), timeout=30
     )
     screen = pyte.Screen(80, 100)
     stream = pyte.ByteStream(screen)
