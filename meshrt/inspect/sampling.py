@@ -12,7 +12,7 @@ begin where the call begins make up the name of what is called. It is not known 
 from __future__ import annotations
 
 import dis
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, TypeGuard
@@ -84,7 +84,7 @@ class Sampler:
         looks = self._threads.look(stacks=False)
         marks = {}
         for actor in actors:
-            tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
+            tasks = self._tasks_of(actor)
             look = looks.get(actor.thread or 0)
             call, serving = _serving(actor, tasks)
             if call is not None and look is not None:
@@ -112,13 +112,17 @@ class Sampler:
                     samples.append(sample)
         return samples[:_MOST]
 
+    def _tasks_of(self, actor: ActorState) -> dict[object, TaskLook]:
+        """Return looks at the tasks of an actor's event loop, by the task, the oldest first."""
+        return {look.task: look for look in self._tasks.look(actor.loop)} if _lives(actor.loop) else {}
+
     def _actor(self, actor: ActorState, look: ThreadLook, verbose: bool) -> list[Sample]:
         own = _thread(look, verbose)
         own.kind, own.actor = "actor", actor.name
         in_user_code = any(not is_hidden_file(entry.file) for entry in own.stack)
         # Of what waits for its turn. Where no user code is on the stack, the suspended call itself is stopped.
         turn = BLOCKED if own.state == STOPPED and in_user_code else own.state
-        tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
+        tasks = self._tasks_of(actor)
         call, serving = _serving(actor, tasks)
         own.endpoint = call.endpoint if call is not None else ""
         own.beside = call is not None and call is not actor.call
@@ -129,7 +133,7 @@ class Sampler:
         if serving is not None and not serving.running:
             # The endpoint is suspended; what the thread runs, if anything, is another task or a callback.
             if in_user_code:
-                running = next((task for task in tasks if task.running), None)
+                running = next((task for task in tasks.values() if task.running), None)
                 name = "callback" if running is None else running.name
                 endpoint = "" if running is None else _endpoint(actor, running)
                 samples.append(Sample(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
@@ -142,25 +146,25 @@ class Sampler:
         if not own.endpoint and not in_user_code:
             own.state, own.waits = IDLE, f"owes the answer of {_calls(actor.owes)}" if actor.owes else ""
             own.stack = own.stack if verbose else []
-        for task in tasks:
+        for task in tasks.values():
             stack = entries_of(task.stack, verbose=verbose)[0]
             if task is not serving and not task.running and stack:
-                endpoint, state = _endpoint(actor, task), turn if task.ready else BLOCKED
-                samples.append(Sample(task.name, "task", actor.name, endpoint, state, stack, task.mark, task.awaits))
+                endpoint, state = _endpoint(actor, task), turn if _advances(task, tasks) else BLOCKED
+                awaits = task.awaits if state == BLOCKED else ""
+                samples.append(Sample(task.name, "task", actor.name, endpoint, state, stack, task.mark, awaits))
         return [own, *samples]
 
 
-def _advances(look: TaskLook, tasks: Sequence[TaskLook]) -> bool:
+def _advances(look: TaskLook, tasks: Mapping[object, TaskLook]) -> bool:
     """Whether a task runs, or waits for nothing but its turn, or for a task of which that is so."""
-    looks: dict[object, TaskLook] = {each.task: each for each in tasks}
-    seen: set[int] = set()
-    found = [look]
-    while found:
-        each = found.pop()
+    left, seen = [look], {id(look)}
+    while left:
+        each = left.pop()
         if each.running or each.ready:
             return True
-        seen.add(id(each.task))
-        found += [looks[waiter] for waiter in each.waiters if waiter in looks and id(waiter) not in seen]
+        others = [tasks[waiter] for waiter in each.waiters if waiter in tasks]
+        left += [other for other in others if id(other) not in seen]
+        seen.update(map(id, others))
     return False
 
 
@@ -172,19 +176,18 @@ def _lives(loop: AbstractEventLoop | None) -> TypeGuard[AbstractEventLoop]:
     return loop is not None and not loop.is_closed()
 
 
-def _serving(actor: ActorState, tasks: Sequence[TaskLook]) -> tuple[EndpointCall | None, TaskLook | None]:
+def _serving(actor: ActorState, tasks: Mapping[object, TaskLook]) -> tuple[EndpointCall | None, TaskLook | None]:
     """Return the call that stands for the actor, and the task of its event loop in which that call is awaited.
 
     If all calls are concurrent, it is the one that runs, or else the oldest.
     """
-    looks: dict[object, TaskLook] = {look.task: look for look in tasks}
     if actor.call is not None or not actor.concurrent:
-        return actor.call, looks.get(actor.task)
-    task = next((each.task for each in tasks if each.running and each.task in actor.concurrent), None)
-    if task is not None:
-        return actor.concurrent[task], looks[task]
+        return actor.call, tasks.get(actor.task)
+    found = next((each for each in tasks.values() if each.running and each.task in actor.concurrent), None)
+    if found is not None:
+        return actor.concurrent[found.task], found
     call = actor.serves
-    return call, looks.get(actor.task_of(call)) if call is not None else None
+    return call, tasks.get(actor.task_of(call)) if call is not None else None
 
 
 def _endpoint(actor: ActorState, look: TaskLook) -> str:

@@ -64,23 +64,22 @@ class Tasks:
 
         now = time.monotonic()
         tasks: Sequence[object] = list(asyncio.all_tasks(loop))[:_MOST]
-        found = [self._look(task, asyncio.Task, now) for task in tasks if isinstance(task, asyncio.Task)]
+        found = [self._look(task, now) for task in tasks if isinstance(task, asyncio.Task)]
         return sorted(found, key=lambda look: (len(look.name), look.name))
 
-    def _look(self, task: asyncio.Task[object], task_type: type[asyncio.Task[object]], now: float) -> TaskLook:
-        import asyncio  # start-up: as above
+    def _look(self, task: asyncio.Task[object], now: float) -> TaskLook:
+        from asyncio import Future, Task  # start-up: as above
 
-        stack, where, running, awaited = _chain(task_type.get_coro(task))
+        stack, where, running, awaited = _chain(Task.get_coro(task))
         before = self._marks.get(task)
         same = before is not None and before.where[:-1] == where and _is_same(before.where[-1], awaited)
         since = before.since if same and before is not None else now
         mark = self._marks[task] = Mark((*where, _reference(awaited)), since, now)
         awaits = type(awaited).__name__ if awaited is not None else ""
-        waiters = _waiters(task, awaited, task_type)
-        # Of exact types only: others may run user code.
-        is_future = type(awaited) in (task_type, asyncio.Future)
-        ready = not running and (awaited is None or (is_future and cast("asyncio.Future[object]", awaited).done()))
-        return TaskLook(task, str(task_type.get_name(task)), stack, running, awaits, mark, waiters, ready)
+        waiters = _waiters(task, awaited, Task)
+        is_future = type(awaited) in (Future, Task)  # other types may run user code
+        ready = not running and (awaited is None or (is_future and cast("Future[object]", awaited).done()))
+        return TaskLook(task, str(Task.get_name(task)), stack, running, awaits, mark, waiters, ready)
 
 
 def _waiters(task: asyncio.Task[object], awaited: object, task_type: type[asyncio.Task[object]]) -> list[object]:

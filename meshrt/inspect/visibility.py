@@ -135,8 +135,9 @@ def cut(stack: list[T], filenames: list[str]) -> list[T]:
     if start is None:
         return []
     # At a prompt the debugger runs code of the user's: a `debug` command, a `__repr__`.
-    hidden = is_debugging_file if any(name.startswith(_OWN_DEBUGGER) for name in filenames) else is_hidden_file
-    return [stack[i] for i in range(start, len(stack)) if not (is_hidden_file(filenames[i]) or hidden(filenames[i]))]
+    prompted = any(name.startswith(_OWN_DEBUGGER) for name in filenames)
+    behind = zip(stack[start:], filenames[start:], strict=True)
+    return [each for each, name in behind if not (is_hidden_file(name) or (prompted and is_debugging_file(name)))]
 
 
 def debugger_index(filenames: Sequence[str]) -> int | None:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
+from meshrt.show.streams import is_terminal
+
 __all__ = ["ProgressBar", "real_stream"]
 
 
@@ -22,12 +24,10 @@ class ProgressBar:
     """A bar on standard error. Any thread.
 
     Args:
-        total: What it counts to.
         what: What is counted, behind the numbers.
     """
 
-    def __init__(self, total: int, what: str) -> None:
-        self._total = total
+    def __init__(self, what: str) -> None:
         self._form = f"meshrt: {{n_fmt}}/{{total_fmt}} {what} |{{bar:30}}| {{elapsed}}"
         self._begin = time.monotonic()
         self._pid = os.getpid()
@@ -35,17 +35,19 @@ class ProgressBar:
         #: It is on the screen. It is not while a line of the script is unfinished there.
         self._visible = self._unfinished = False
         self._err = sys.stderr
-        self._above = {name: _Above(self, getattr(sys, name)) for name in ("stdout", "stderr")}
-        for name, stream in self._above.items():
-            setattr(sys, name, stream)
+        #: Of the script's streams those that are terminals. What goes elsewhere does not meet the bar.
+        streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+        self._above = {name: _Above(self, stream) for name, stream in streams.items() if is_terminal(stream)}
+        for name, above in self._above.items():
+            setattr(sys, name, above)
 
-    def update(self, done: int) -> None:
-        """Show that so many are done."""
+    def update(self, done: int, total: int) -> None:
+        """Show that so many of ``total`` are done."""
         from tqdm import tqdm  # start-up: only where many ranks take long
 
         columns = shutil.get_terminal_size().columns
         elapsed = time.monotonic() - self._begin
-        text = tqdm.format_meter(done, self._total, elapsed, ncols=columns - 1, bar_format=self._form)
+        text = tqdm.format_meter(done, total, elapsed, ncols=columns - 1, bar_format=self._form)
         with self._lock:
             if not self._unfinished:
                 self._visible = True

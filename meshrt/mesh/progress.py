@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from meshrt.mesh.terminal import Terminal
+from meshrt.show.streams import is_terminal
 
 __all__ = ["JoiningHosts", "Progress"]
 
@@ -62,7 +63,7 @@ class Progress:
         self._terminal = terminal
         self._begin = time.monotonic()
         self._shown = False
-        self._wanted = total >= 8 and sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("CI")
+        self._wanted = total >= 8 and is_terminal(sys.stderr) and not os.environ.get("CI")
 
     def update(self, done: int) -> None:
         """``done`` ranks run."""
@@ -71,6 +72,6 @@ class Progress:
         if done < self._total:
             if time.monotonic() - self._begin > _LONG:
                 self._shown = True
-                self._terminal.progress(done, self._total)
+                self._terminal.progress(self, done, self._total)
         elif self._shown:
-            self._terminal.progress(self._total, self._total)
+            self._terminal.progress(self, self._total, self._total)

@@ -72,8 +72,9 @@ class Terminal:
         self._busy = False
         self._closed = False
         self._limit = LineLimit(where)
-        #: How many ranks have started, of how many: what is to be drawn; and what is.
-        self._started: tuple[int, int] | None = None
+        #: Of each mesh that starts, how many ranks have started, of how many; and whether that is drawn.
+        self._starts: dict[object, tuple[int, int]] = {}
+        self._is_drawn = True
         self._bar: ProgressBar | None = None
         self._thread = threading.Thread(target=self._run, name="meshrt-terminal", daemon=True)
         self._thread.start()
@@ -110,10 +111,15 @@ class Terminal:
         """Whether lines of ranks do not wait for others."""
         return bool(self._texts or self._flushing or self._closed) or self._size > _LIMIT // 2
 
-    def progress(self, done: int, total: int) -> None:
-        """Show a bar of how many ranks have started, until all have."""
+    def progress(self, mesh: object, done: int, total: int) -> None:
+        """Show a bar of how many ranks have started, until all of all meshes have.
+
+        Args:
+            mesh: Stands for the mesh.
+        """
         with self._condition:
-            self._started = done, total
+            self._starts[mesh] = done, total
+            self._is_drawn = False
             self._condition.notify_all()
 
     def announce(self, text: str) -> None:
@@ -127,7 +133,7 @@ class Terminal:
             self._flushing += 1
             self._condition.notify_all()
             try:
-                while (self._waiting or self._busy or self._started) and time.monotonic() < deadline:
+                while (self._waiting or self._busy or not self._is_drawn) and time.monotonic() < deadline:
                     self._condition.wait(deadline - time.monotonic())
             finally:
                 self._flushing -= 1
@@ -151,7 +157,7 @@ class Terminal:
                     self._condition.wait(seconds)
                 over = self._closed and not self._waiting
                 texts, lines = self._take()
-                started, self._started = self._started, None
+                started = self._take_started()
                 dropped = 0
                 if self._dropped and not self._waiting:
                     dropped, self._dropped = self._dropped, 0
@@ -163,26 +169,35 @@ class Terminal:
             if dropped:
                 left_out = f"{counted(dropped, 'line')} left out here: see the files in the run directory"
                 self._emit(f"meshrt: {left_out}\n", not texts or texts[0].err)
-            if started is not None or over:
-                self._draw(*(started or (0, 0)))
+            if started is not None:
+                self._draw(*started)
             if over:
+                self._draw(0, 0)
                 return
+
+    def _take_started(self) -> tuple[int, int] | None:
+        """Return how many ranks have started, of how many, all meshes together; None: that is drawn."""
+        if self._is_drawn:
+            return None
+        self._is_drawn = True
+        done, total = (sum(counts) for counts in zip(*self._starts.values(), strict=True))
+        if done >= total:
+            self._starts.clear()
+        return done, total
 
     def _draw(self, done: int, total: int) -> None:
         """Draw the bar, or take it away if all are done."""
-        # As in `_emit`; and a script may have no streams at all.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # as in `_emit`
             if done < total:
-                if self._bar is None:
-                    self._bar = ProgressBar(total, "ranks started")
-                self._bar.update(done)
+                self._bar = self._bar or ProgressBar("ranks started")
+                self._bar.update(done, total)
             elif self._bar is not None:
                 bar, self._bar = self._bar, None
                 bar.close()
 
     def _seconds(self) -> float | None:
         """Return after how many seconds there is something to do; None: when more has come."""
-        if self._closed or self._started is not None:
+        if self._closed or not self._is_drawn:
             return 0.0
         now = time.monotonic()
         told = self._limit.due

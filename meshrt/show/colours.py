@@ -26,30 +26,15 @@ __all__ = ["painted", "painted_for", "prompt_painted", "wants_colours"]
 
 _RESET = "\x1b[0m"
 _BOLD, _RED, _YELLOW, _MAGENTA, _CYAN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[35m", "\x1b[36m"
-#: The groups of this pattern by their colours.
-_LOOKS = {
-    "error": _RED,
-    "source": _BOLD,
-    "place": _CYAN,
-    "ranks": _CYAN,
-    "heading": _BOLD,
-    "blocked": _YELLOW,
-    "stopped": _MAGENTA,
-    "bad": _BOLD + _RED,
-}
-_PATTERN = re.compile(
-    r"""
-      (?P<error> ^(?:\[[0-9][-0-9,\ ]*\]\ )?\*\*\*\ .* )
-    | (?P<source> ^->\ .* )
-    | (?P<place> ^>\ \S.*\(\d+\)[^\s()]*\(\).* )
-    | (?P<ranks> ^\[ [0-9][-0-9, ]* (?:@\ ?[\w.]+)? \] (?=\s|$) )
-    | (?P<heading> ^(?:who\ waits\ for\ whom$|meshrt:\ FAILED\ .*|DID\ NOT\ FAIL\b|VICTIMS?\b) )
-    | (?P<bad> ^[\ \t]*(?:likely\ culprits:|ROOT\ CAUSE).* | \bkilled\ by\ SIG\w+ )
-    | (?P<blocked> \bblocked\ (?:<\ )?\d[\w.]*\ \w+(?:\ -\ \d[\w.]*\ \w+)? | \bnot[\ -]answering\b )
-    | (?P<stopped> \bstopped\ in\ the\ debugger\b )
-    """,
-    re.MULTILINE | re.VERBOSE,
+_LOOKS = (
+    (_RED, r"^(?:\[[0-9][-0-9:,]*\] )?\*\*\* .*"),
+    (_BOLD, r"^-> .*|^who waits for whom$|^meshrt: FAILED .*|^DID NOT FAIL|^FOLLOWED FROM IT|^FAILED LATER"),
+    (_CYAN, r"^> \S.*\(\d+\)[^\s()]*\(\).*|^\[(?:[\w.@-]+ )?[0-9][-0-9:,]*\](?=\s|$)"),
+    (_BOLD + _RED, r"^[ \t]*(?:likely culprits:|ROOT CAUSE).*|\bkilled by SIG\w+"),
+    (_YELLOW, r"\bblocked (?:< )?\d[\w.]* \w+(?: - \d[\w.]* \w+)?|\bnot[ -]answering\b"),
+    (_MAGENTA, r"\bstopped in the debugger\b"),
 )
+_PATTERN = re.compile("|".join(f"({pattern})" for _, pattern in _LOOKS), re.MULTILINE)
 
 
 def wants_colours(stream: IO[str]) -> bool:
@@ -62,7 +47,7 @@ def painted(text: str) -> str:
     """Return whole lines with their colours; a text that has colours of its own keeps those alone."""
     if "\x1b" in text:
         return text
-    return _PATTERN.sub(lambda found: f"{_LOOKS[str(found.lastgroup)]}{found[0]}{_RESET}", text)
+    return _PATTERN.sub(lambda found: f"{_LOOKS[(found.lastindex or 1) - 1][0]}{found[0]}{_RESET}", text)
 
 
 def painted_for(stream: IO[str], text: str) -> str:

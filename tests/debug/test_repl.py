@@ -324,6 +324,25 @@ def cancels(me: Screen, line: str, progress: str) -> None:
     me.sees(f"{progress}: cancelled", PROMPT)
 
 
+def interrupts(me: Screen, line: str, state: str = "at work; Ctrl-C cancels the line") -> None:
+    """Type a line that rank 2 does not answer, and Ctrl-C."""
+    me.types(line)
+    me.sees(f"[debugee 2 is {state}]")
+    me.child.sendintr()
+
+
+@contextmanager
+def attached(script: Path) -> Iterator[Screen]:
+    """As `beside`, at the prompt of rank 2; ends both."""
+    with beside(script) as (program, me):
+        me.types("attach debugee 2")
+        me.sees("(debugee 2")
+        yield me
+        me.types("quit")
+        me.ends()
+        program.child.sendintr()
+
+
 def test_ctrl_c_cancels_what_was_cast(waiting: Path) -> None:
     with beside(waiting) as (program, me):
         cancels(me, "cast debugee ranks(1:3) import time; time.sleep(1000)", "0/2 answered, waiting for 1-2")
@@ -336,65 +355,41 @@ def test_ctrl_c_cancels_what_was_cast(waiting: Path) -> None:
 
 
 def test_ctrl_c_cancels_the_line_of_a_rank(waiting: Path) -> None:
-    with beside(waiting) as (program, me):
-        me.types("attach debugee 2")
-        me.sees("(debugee 2")
+    with attached(waiting) as me:
         for line in (ENDLESS, "import time; time.sleep(1000)"):
-            me.types(line)
-            me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
-            me.child.sendintr()
+            interrupts(me, line)
             me.sees("*** KeyboardInterrupt", "(debugee 2")
         me.types("p rank + 40")
         me.sees("42\n", "(debugee 2")
-        me.types(r"exec('import time\nwhile 1:\n try: time.sleep(1000)\n except KeyboardInterrupt: pass')")
-        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
-        me.child.sendintr()
+        interrupts(me, r"exec('import time\nwhile 1:\n try: time.sleep(1000)\n except KeyboardInterrupt: pass')")
         me.sees("[debugee 2 has not ended the line; Ctrl-C returns to the mesh's prompt]")
         me.child.sendintr()
         me.sees("left debugee 2 as it is", PROMPT)
         me.types("list")
         me.sees("at work on ", "exec(", PROMPT)
-        me.types("quit")
-        me.ends()
-        program.child.sendintr()
 
 
 def test_ctrl_c_reaches_what_runs_inside_of_other_commands(waiting: Path) -> None:
-    with beside(waiting) as (program, me):
-        me.types("attach debugee 2")
-        me.sees("(debugee 2")
+    with attached(waiting) as me:
         me.types("debug __import__('time').sleep(1000)")
         me.sees("ENTERING RECURSIVE DEBUGGER", "((Pdb))")
-        me.types("c")  # the line that runs is `debug` still
-        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
-        me.child.sendintr()
+        interrupts(me, "c")  # the line that runs is `debug` still
         me.sees("*** KeyboardInterrupt", "(debugee 2")
         me.types("interact")
         me.sees(">>>")
-        me.types(ENDLESS)
-        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
-        me.child.sendintr()
+        interrupts(me, ENDLESS)
         assert "meshrt" not in me.sees('File "<console>", line 1, in <module>', "KeyboardInterrupt", ">>>")
         me.types("exit()")
         me.sees("(debugee 2")
         me.types("detach")
         me.sees(PROMPT)
-        me.types("quit")
-        me.ends()
-        program.child.sendintr()
 
 
 def test_a_rank_that_evaluates_what_is_displayed_can_be_interrupted(waiting: Path) -> None:
-    with beside(waiting) as (program, me):
-        me.types("attach debugee 2")
-        me.sees("(debugee 2")
-        me.types(f"display {ENDLESS}")
-        me.sees("[debugee 2 is at work; Ctrl-C cancels the line]")
-        me.child.sendintr()
+    with attached(waiting) as me:
+        interrupts(me, f"display {ENDLESS}")
         me.sees("raised KeyboardInterrupt", "(debugee 2")
-        me.types("n")  # it has stopped, and is not at its prompt yet
-        me.sees("[debugee 2 is running; Ctrl-C returns to the mesh's prompt]")
-        me.child.sendintr()
+        interrupts(me, "n", "running; Ctrl-C returns to the mesh's prompt")  # stopped, and not at its prompt yet
         me.sees("left debugee 2 as it is", PROMPT)
         me.types("attach debugee 2")
         assert "\n> " not in me.sees("attached to debugee 2", "[debugee 2 is running]")
@@ -402,9 +397,6 @@ def test_a_rank_that_evaluates_what_is_displayed_can_be_interrupted(waiting: Pat
         me.sees("left debugee 2 as it is", PROMPT)
         me.types("interrupt debugee ranks(2)")
         me.sees("-> share = share_of(total, rank)", PROMPT)
-        me.types("quit")
-        me.ends()
-        program.child.sendintr()
 
 
 def test_ctrl_c_cancels_an_expression_on_ranks_that_run(waiting: Path) -> None:

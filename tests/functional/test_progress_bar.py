@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from pathlib import Path
 
-import pexpect
-import pyte
+import pytest
 
-from tests.support.programs import environment
+pytest.importorskip("pyte", reason="pyte is not installed (pip install --group test)")
+
+from tests.support.emulator import emulated
 
 PROGRAM = """
-import os, sys, threading
+import os, sys, time
 from meshrt.mesh.terminal import Terminal
 
 terminal = Terminal()
 for done in range(1, 16):
-    terminal.progress(done, 16)
+    terminal.progress("mesh", done, 16)
+    terminal.flush()
     if done == 5:
-        terminal.flush()
-        print("is shown:", type(sys.stdout).__name__)
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
         kept = sys.stdout
     print(f"the script at {done}", flush=True)
     print(f"its error at {done}", file=sys.stderr)
@@ -30,29 +32,59 @@ for done in range(1, 16):
         sys.stdout.flush()
         os._exit(0)
     os.wait()
-terminal.progress(16, 16)
+terminal.progress("mesh", 16, 16)
 terminal.close()
-print("over:", type(sys.stdout).__name__, file=kept)
+print("kept:", kept is not sys.stdout, file=kept)
+"""
+
+#: Standard output is a file, and two meshes start.
+ELSEWHERE = """
+import os, sys, time
+from meshrt.mesh.terminal import Terminal
+
+with open(sys.argv[2], "w") as sys.stdout:
+    terminal = Terminal()
+    for mesh, done, total in (("a", 1, 10), ("b", 2, 20), ("a", 10, 10), ("b", 20, 20)):
+        terminal.progress(mesh, done, total)
+        terminal.flush()
+        while done == 2 and not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+        print(type(sys.stdout).__name__, end=" ")
+    terminal.close()
 """
 
 
-def test_a_bar_is_below_all_that_is_written_and_goes_without_a_trace() -> None:
-    child: Any = pexpect.spawn(
-        sys.executable, ["-Wignore", "-c", PROGRAM], env=environment(TERM="xterm"), dimensions=(100, 80), timeout=30
-    )
-    screen = pyte.Screen(80, 100)
-    stream = pyte.ByteStream(screen)
-    shown = []
-    while not child.expect([rb"(?s).+", pexpect.EOF]):
-        for part in child.after.splitlines(keepends=True):
-            stream.feed(part)
-            shown += [line for line in screen.display if "ranks started" in line]
-    child.close()
-    assert child.exitstatus == 0
-    lines = [line.rstrip() for line in screen.display if line.strip()]
-    expected = []
-    for done in range(1, 16):
-        expected += ["is shown: _Above"] if done == 5 else []
-        expected += [f"the script at {done}", f"its error at {done}", f"a rank at {done}", f"a fork at {done}"]
-    assert lines == [*expected, "over: TextIOWrapper"]
-    assert any(line.startswith("meshrt: 5/16 ranks started |") for line in shown)
+def test_a_bar_is_below_all_that_is_written_and_goes_without_a_trace(tmp_path: Path) -> None:
+    with emulated([sys.executable, "-Wignore", "-c", PROGRAM, str(tmp_path / "seen")], lines=100) as me:
+        me.sees("meshrt: 5/16 ranks started |")
+        (tmp_path / "seen").touch()
+        lines = me.ends().splitlines()
+        assert me.code == 0
+    who = ("the script", "its error", "a rank", "a fork")
+    assert lines == [*(f"{each} at {done}" for done in range(1, 16) for each in who), "kept: True"]
+
+
+def test_a_bar_counts_all_meshes_and_leaves_output_alone_that_is_no_terminal(tmp_path: Path) -> None:
+    seen, out = tmp_path / "seen", tmp_path / "out"
+    with emulated([sys.executable, "-c", ELSEWHERE, str(seen), str(out)]) as me:
+        me.sees("meshrt: 3/30 ranks started |")
+        seen.touch()
+        assert me.ends() == "" and me.code == 0
+    assert out.read_text() == 4 * "TextIOWrapper "
+
+
+def test_a_script_without_streams_has_no_bar() -> None:
+    code = """
+import sys
+from meshrt.mesh.terminal import Terminal
+
+err, sys.stdout, sys.stderr = sys.stderr, None, None
+terminal = Terminal()
+terminal.progress("mesh", 1, 2)
+terminal.flush()
+print("nowhere")
+terminal.close()
+err.write("whole")
+"""
+    with emulated([sys.executable, "-c", code]) as me:
+        assert me.ends() == "whole" and me.code == 0

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from tests.pictures.drawing import Screen, animated, still
-from tests.pictures.terminal import SECONDS, WIDTH, terminal
+from tests.pictures.terminal import WIDTH, screen_of, terminal
+from tests.support.emulator import SECONDS
 
 __all__ = ["SESSIONS"]
 
@@ -29,15 +30,15 @@ def debugger() -> str:
     frames: list[tuple[float, Screen]] = []
     with terminal("debugging.py", lines=34) as me:
         me.sees("16 ranks", PROMPT)
-        frames.append((1.5, me.screen()))
+        frames.append((1.5, screen_of(me)))
         for line, text, prompt in _DEBUGGING:
             me.types(line)
             me.sees(line)
-            frames.append((1.2, me.screen()))
+            frames.append((1.2, screen_of(me)))
             me.types("\r")
             me.sees(text, prompt)
             me.settles()
-            frames.append((2.5, me.screen()))
+            frames.append((2.5, screen_of(me)))
         me.types("continue\r")
         me.ends()
     return animated(frames, "python examples/debugging.py", WIDTH, "debugger")
@@ -52,7 +53,7 @@ def where() -> str:
             assert time.monotonic() < end, shown
             with terminal("-m", "meshrt", "where") as looks:
                 shown = looks.ends()
-                drawn = still(looks.screen(), "meshrt where", WIDTH, "where")
+                drawn = still(screen_of(looks), "meshrt where", WIDTH, "where")
     return drawn
 
 
@@ -63,7 +64,7 @@ def top() -> str:
         with terminal("-m", "meshrt", "top", lines=28) as screen:
             screen.sees("growth +")  # from the second look on
             screen.settles()
-            drawn = still(screen.screen(), "meshrt top", WIDTH, "top")
+            drawn = still(screen_of(screen), "meshrt top", WIDTH, "top")
             screen.types("q")
             screen.ends()
     return drawn
@@ -73,7 +74,7 @@ def report() -> str:
     """The last lines of a program that has failed."""
     with terminal("failures.py", "crash", lines=60) as me:
         me.ends()
-        return still(me.screen(), "python examples/failures.py crash", WIDTH, "report")
+        return still(screen_of(me), "python examples/failures.py crash", WIDTH, "report")
 
 
 #: What makes each picture, by its name.

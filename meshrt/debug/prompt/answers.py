@@ -53,7 +53,7 @@ _WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy",
 
 
 #: Matches a line inside a longer text that looks like the head of the next answer.
-_HEAD = re.compile(r"^\[(?=(?:[\w-]+ )?\d[\d,-]*\])", re.M)
+_HEAD = re.compile(r"^\[(?=(?:[\w-]+ )?\d[\d,:-]*\])", re.M)
 
 
 class _Answer(NamedTuple):

@@ -172,7 +172,7 @@ class LineTerminal:
             raise Woken
 
     def write(self, text: str) -> None:
-        """Write ``text`` to the stream, unchanged."""
+        """Write ``text`` to the stream."""
         self._write(self._stdout, text)
 
     def _show_before(self, text: str) -> None:
@@ -220,15 +220,17 @@ class PromptTerminal:
 
     def read(self, prompt: str) -> str:
         """Return the next line, as `Terminal.read` says; notices are shown above it."""
+        from prompt_toolkit.formatted_text import ANSI  # start-up: only at a terminal
         from prompt_toolkit.patch_stdout import patch_stdout  # start-up: only at a terminal
 
         with self._lock:
             if self._woken:
                 self._woken = False
                 raise Woken
+        shown = prompt_painted(prompt) if self._coloured else prompt
         try:
             with patch_stdout(raw=True), self._notices.reading(print):
-                return str(self._session.prompt(self._looks_of(prompt), pre_run=self._began))
+                return str(self._session.prompt(ANSI(shown), pre_run=self._began))
         except KeyboardInterrupt:
             if self._session.default_buffer.text:
                 raise Woken from None  # as in a shell, Ctrl-C only drops what was typed
@@ -250,11 +252,6 @@ class PromptTerminal:
             self._active = self._session.app
             if self._woken:
                 self._active.exit(exception=Woken())
-
-    def _looks_of(self, prompt: str) -> object:
-        from prompt_toolkit.formatted_text import ANSI  # start-up: only at a terminal
-
-        return ANSI(prompt_painted(prompt)) if self._coloured else prompt
 
     def write(self, text: str) -> None:
         """Write ``text`` to standard output, with its colours."""

@@ -278,7 +278,7 @@ class BreakTable:
         """Look again for methods of actors that were not there before. Return whether anything has changed."""
         while True:
             now = self._now
-            rows = [row for row in now.rows.values() if row.wanted and row.new_classes(actors)]
+            rows = [row for row in now.rows.values() if row.spec.method and row.wanted and row.new_classes(actors)]
             if not rows:
                 return False
             self._bind_methods(rows, actors)

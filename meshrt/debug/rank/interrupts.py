@@ -122,9 +122,9 @@ class Interrupts:
         actor = self._actor(name)
         ident = ident_of(thread) if thread else actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
-        if session is not None and session.stopped and self.cancel_line(session, session.running):
-            return Interrupted("asked", f"at work on a line, {session.place()}")
         if session is not None and session.stopped:
+            if self.cancel_line(session, session.running):
+                return Interrupted("asked", f"at work on a line, {session.place()}")
             return Interrupted("stopped", str(session.place()))
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
         waits = actor.loop is not None and actor.serves is not None and not thread
