@@ -90,7 +90,7 @@ class ActorHost:
         self._call_later = control.call_later
         self._stopped = StoppedActors(control.selector, self._begin)
         self._ports = PortLinks(control.selector, control.call_soon)
-        self._cancelling = Cancelling(control.selector, self.mailboxes, self._interrupt)
+        self._cancelling = Cancelling(control.selector, self.mailboxes, self._interrupt, self._stopped.has_answered)
 
     def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
         """Take a proved caller of an actor; ``leftover`` came behind its proof. The first one begins the actor."""

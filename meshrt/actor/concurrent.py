@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ConcurrentCalls"]
 
-#: Seconds for running calls, when the actor alone is stopped; in a rank that ends the grace of the mesh counts.
+#: Seconds for running calls, when the actor alone is stopped without a grace; in a rank that ends that of the mesh
+#: counts.
 _GRACE = 5.0
 #: Seconds for the calls that were cancelled then.
 _CANCELLED = 1.0
@@ -33,8 +34,6 @@ class ConcurrentCalls:
         self._executor = executor
         self._callers = callers
         self._running: dict[asyncio.Task[None], Execution] = {}
-        #: A cancelled call must be answered: its caller is told in no other way.
-        self._rank_lives = False
         #: The number of the next call, by endpoint: distinct names of tasks.
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 
@@ -55,13 +54,17 @@ class ConcurrentCalls:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         execution = self._running.pop(task)
-        if task.cancelled() and execution.withdrawn and execution.context.link is not None and execution.owes_answer():
-            self._callers.withdrawn(execution.context.link, execution.call_id)  # before its first step
+        link = execution.context.link
+        if not task.cancelled() or link is None:
+            return
+        # Before its first step.
+        if execution.withdrawn and execution.owes_answer():
+            self._callers.withdrawn(link, execution.call_id)
+        elif self._executor.is_cut and (answer := self._executor.cancelled(execution)):
+            self._callers.answer(link, answer)
 
     async def _run(self, execution: Execution) -> None:
         answer = await self._executor.run_async(execution)
-        if execution.interrupted and self._rank_lives and not answer:
-            answer = self._executor.cancelled(execution)
         if answer and execution.context.link is not None:
             self._callers.answer(execution.context.link, answer)
             self._callers.keep_backlogs()  # the other tasks may change what was returned
@@ -93,14 +96,14 @@ class ConcurrentCalls:
         while self._running:
             await asyncio.wait(self.running)
 
-    async def finish_soon(self) -> None:
-        """Wait until all have ended, and cancel those that take too long."""
+    async def finish_soon(self, grace: float | None = None) -> None:
+        """Wait until all have ended, and cancel those that take longer than ``grace`` seconds."""
         import asyncio  # start-up: as above
 
         if self._running:
-            await asyncio.wait(self.running, timeout=_GRACE)
+            await asyncio.wait(self.running, timeout=_GRACE if grace is None else grace)
         if self._running:
-            self._rank_lives = True
+            self._executor.is_cut = True  # a cancelled call must be answered: its caller is told in no other way
             self.cancel()
             await asyncio.wait(self.running, timeout=_CANCELLED)
         for execution in self.running.values():

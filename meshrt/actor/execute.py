@@ -11,7 +11,7 @@ import functools
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.described import name_taken
 from meshrt.actor.ending import ActorEnds, StopInterrupt, end_forked_child, ends_actor
-from meshrt.actor.endpoint import endpoints_of
+from meshrt.actor.endpoint import EndpointSpec, endpoints_of
 from meshrt.actor.errors import describe_exception, number_failure, tell_stray
 from meshrt.actor.reducing import REDUCE, Block, reduction, reduction_async
 from meshrt.actor.response import Response, ResponsePort
@@ -155,6 +155,8 @@ class Executor:
         self.end: Callable[[ActorEnds], None] | None = None
         #: What was raised to end the actor; it may be raised where no message runs, or be caught.
         self.ending: ActorEnds | None = None
+        #: What runs is ended although the rank lives on: its callers are told.
+        self.is_cut = False
         #: How it has ended itself.
         self.ended_by: ActorEnds | None = None
         self._forked = False
@@ -270,27 +272,29 @@ class Executor:
 
         self._ported = frozenset(name for name, spec in specs.items() if spec.is_ported)
 
-        def build() -> None:
-            # __new__ first: the actor can be looked at while its __init__ runs, or hangs.
-            self.actor = cls.__new__(cls, *args, **kwargs)
-            self.actor.__init__(*args, **kwargs)
-            self._endpoints = {
-                name: (getattr(self.actor, name), spec.is_async, spec.is_concurrent) for name, spec in specs.items()
-            }
-
         def construct() -> None:
             if setup is not None:
                 self._setup.run(setup)
-            build()
+            self.build(specs, args, kwargs)
 
         async def construct_async() -> None:
             await self._setup.run_async(setup)
-            build()
+            self.build(specs, args, kwargs)
 
         # With an event loop, the set-up function runs there: what it makes belongs to the loop that goes on.
         execution.is_async = self.is_async and setup is not None
         execution.method = construct_async if execution.is_async else construct
         return execution
+
+    def build(self, specs: Mapping[str, EndpointSpec], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Make the actor."""
+        # __new__ first: the actor can be looked at while its __init__ runs, or hangs.
+        cls: Any = self.cls
+        self.actor = cls.__new__(cls, *args, **kwargs)
+        self.actor.__init__(*args, **kwargs)
+        self._endpoints = {
+            name: (getattr(self.actor, name), spec.is_async, spec.is_concurrent) for name, spec in specs.items()
+        }
 
     # -- running
 
@@ -354,6 +358,8 @@ class Executor:
             return split_frames(ERROR, [execution.call_id, NO_ERROR, [], "withdrawn"], [])
         kind = type(error)  # isinstance would ask the error itself, which may run any code
         if kind is StopInterrupt or (execution.interrupted and not issubclass(kind, Exception)):
+            if self.is_cut:
+                return self.cancelled(execution)
             if execution.done is not None:
                 execution.done(None, error)
             return None  # the rank ends: its fate, which says why, is what the caller is told

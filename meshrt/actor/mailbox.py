@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import logging
 import signal
@@ -77,8 +78,9 @@ class Mailbox:
         self.concurrent = ConcurrentCalls(executor, self.callers)
         #: The error that has ended the rank, if there was one: given to ``__cleanup__``.
         self.error: BaseException | None = None
-        #: Whether a STOP has ended it.
+        #: Whether a STOP has ended it; the seconds that this leaves concurrent calls, None: what is usual.
         self.stopped = False
+        self._grace: float | None = None
         self._exiting = exiting
         self._ending: bool | None = None
         #: As `_ending`, of the actor alone.
@@ -121,6 +123,17 @@ class Mailbox:
         self.error = error or self.error
         self._retiring = drain and self._retiring is not False
         self.callers.wake()
+
+    def cut(self) -> Execution | None:
+        """End the actor now, while the rank lives on; its callers are told. The control thread.
+
+        Returns:
+            What runs on the actor's thread, which `cancel` does not reach while it awaits nothing; not its end.
+        """
+        self.executor.is_cut = True
+        self.retire(None, drain=False)
+        self.cancel(cleanup=False)
+        return None if self._cleaning else self.running
 
     def _end_itself(self, end: ActorEnds) -> None:
         """The actor has asked for it. Any thread."""
@@ -263,8 +276,9 @@ class Mailbox:
                 return None
         if callers.queue[0][1].kind == STOP:
             self.stopped = True
-            _, *why = callers.queue[0][1].header
-            self.error = MeshError(str(why[0])) if any(why) else self.error
+            why, grace = (*callers.queue[0][1].header[1:], "", None)[:2]
+            self.error = MeshError(str(why)) if why else self.error
+            self._grace = grace if isinstance(grace, int | float) else None
             return None
         return callers.queue.popleft()
 
@@ -393,7 +407,8 @@ class Mailbox:
                     callers.init_done()
                 # Let tasks that the actor started have their turn even if messages keep coming.
                 await self._undisturbed(lambda: asyncio.sleep(0))
-            await self._undisturbed(self.concurrent.finish_soon if self.stopped else self.concurrent.finish)
+            soon = functools.partial(self.concurrent.finish_soon, self._grace)
+            await self._undisturbed(soon if self.stopped else self.concurrent.finish)
             await self._step_async(None, self._cleanup())
         finally:
             loop.remove_reader(callers.fileno())

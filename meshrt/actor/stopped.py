@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import functools
 import selectors
+from collections import deque
 from collections.abc import Callable
 
 from meshrt.actor.callers import Message
@@ -20,9 +21,13 @@ from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
 from meshrt.wire.errors import error_to_wire
 from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
+from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, CANCEL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP, STORED
 
 __all__ = ["StoppedActors"]
+
+#: So many STOPs are remembered, of all actors.
+_STOPS = 256
 
 
 class StoppedActors:
@@ -41,9 +46,15 @@ class StoppedActors:
         self._links: dict[str, set[Link]] = {}
         #: How actors have ended themselves.
         self._why: dict[str, ActorEnds] = {}
+        #: The STOPs that were answered: actor, caller and number.
+        self._answered: deque[tuple[str, Identity, int]] = deque(maxlen=_STOPS)
 
     def __contains__(self, actor: str) -> bool:
         return actor in self._links
+
+    def has_answered(self, actor: str, caller: Identity, call_id: int) -> bool:
+        """Whether a STOP was answered."""
+        return (actor, caller, call_id) in self._answered
 
     def add(self, actor: str, links: list[Link], messages: list[Message], why: ActorEnds | None = None) -> None:
         """Serve these callers of a stopped actor, beginning with what has been read from them.
@@ -112,6 +123,8 @@ class StoppedActors:
             except ProtocolError:
                 self._drop(actor, link)
                 continue
+            if frame.kind == STOP:
+                self._answered.append((actor, link.client, frame.header[0]))
             if answer:
                 self._send(link, answer)
 

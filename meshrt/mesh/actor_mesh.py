@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import random
 from collections.abc import Callable, Generator, Iterable
@@ -236,16 +237,25 @@ class ActorMesh(MeshTrait, Generic[A]):
             yield from self._init.__await__()
         return self
 
-    def stop(self) -> Future[None]:
+    def stop(self, grace: float | None = None) -> Future[None]:
         """End the actor on these ranks: after what was sent before, ``__cleanup__`` runs, later calls fail.
 
-        It waits for calls that run for as long as they take: one that hangs is cancelled by its caller
-        (`Future.cancel`), or ends with its process (`ProcMesh.stop`, which has a ``grace``). What the actor has made
-        has five seconds to end then.
+        What the actor has made has five seconds to end then.
 
-        Returns a future; off an event loop it has been waited for already.
+        Args:
+            grace: Seconds for what was sent before. A call that still runs then is ended: where it awaits it is
+                cancelled, and on the main thread of its rank (that of the first actor) it is interrupted. It fails with
+                MeshStopped, as do those that wait behind it. None: calls run for as long as they take, those of
+                concurrent endpoints for five seconds.
+        Returns:
+            A future; off an event loop it has been waited for already. CallTimeout names ranks that have not ended the
+            actor five seconds after the grace: what runs there cannot be interrupted.
+        Raises:
+            UsageError: The grace is invalid; the actor belongs to another program.
         """
-        future = send_stop(self._target)
+        if grace is not None and not 0 <= grace < math.inf:
+            raise UsageError(f"grace={grace!r}: expected a finite number of seconds, 0 or more")
+        future = send_stop(self._target, grace=grace)
         if not on_event_loop():
             future.get()
         return future

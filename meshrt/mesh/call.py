@@ -35,7 +35,7 @@ from meshrt.wire.frames import Frame
 from meshrt.wire.messages import RESULT
 from meshrt.wire.refused import of_type
 
-__all__ = ["AnyCall", "InitCall", "MeshCall", "OneCall", "QuietCall", "StreamCall"]
+__all__ = ["AnyCall", "InitCall", "MeshCall", "OneCall", "QuietCall", "StopCall", "StreamCall"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -45,6 +45,8 @@ _NAMED = 64
 _HEADLINE = 300
 #: Replaces an answer that is not needed any more.
 _LOOKED_AT = Frame(RESULT, [0, None], b"")
+#: Seconds that an actor has to end after the grace: for `__cleanup__`, and for what it has made.
+_LATE = 5.0
 
 
 class _Called:
@@ -324,10 +326,40 @@ class InitCall(_Answers[None]):
 
 
 class QuietCall(InitCall):
-    """An INIT or a STOP whose wait is not to be interrupted."""
+    """An INIT whose wait is not to be interrupted."""
 
     __slots__ = ()
     disturbable = False
+
+
+class StopCall(QuietCall):
+    """A STOP: done when the actor has ended. If it has a grace, it expires: what runs then is ended."""
+
+    __slots__ = ("_cut",)
+
+    def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
+        super().__init__(driver, target, endpoint)
+        #: The grace, once that is over.
+        self._cut: float | None = None
+
+    def expire(self, seconds: float) -> None:
+        """The grace is over: tell the ranks. If they do not end the actor even so, fail."""
+        if self._cut is None:
+            self._cut = seconds
+            self._target.cut(self._driver, self.call_id)
+            self._driver.expiry.add(self, _LATE)
+            return
+        with self._lock:
+            if self.finished:
+                return
+            error = self._withdrawn = self.overdue(self._cut + seconds)
+        error.over = True
+        error.add_note(
+            "what runs there cannot be interrupted: C code, a thread other than the main one, or an endpoint that "
+            "catches SystemExit; the actor ends when it returns, or with its process: mesh.stop()"
+        )
+        self._fail()
+        self._driver.wake()
 
 
 class _OneOfMany(Future[R]):

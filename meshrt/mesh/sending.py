@@ -16,7 +16,7 @@ from meshrt.errors import (
     UsageError,
 )
 from meshrt.hooks.table import hooks
-from meshrt.mesh.call import InitCall, MeshCall, QuietCall
+from meshrt.mesh.call import InitCall, MeshCall, StopCall
 from meshrt.mesh.future import Future
 from meshrt.mesh.room import refuse_if_busy
 from meshrt.mesh.target import Target
@@ -326,15 +326,22 @@ def send_init(
     return receiver
 
 
-def send_stop(target: Target, why: str = "") -> InitCall:
-    """Send a STOP: end the actor behind what was sent before. ``why``: the error that is the reason.
+def send_stop(target: Target, why: str = "", grace: float | None = None) -> StopCall:
+    """Send a STOP: end the actor behind what was sent before.
 
-    Raises UsageError: It is an actor of another program.
+    Args:
+        why: The error that is the reason.
+        grace: Seconds for what was sent before; None: as long as that takes.
+    Raises:
+        UsageError: It is an actor of another program.
     """
     if target.program is not None:
         raise UsageError(f"{target.name} belongs to {target.program}, which alone stops it")
     runtime = target.runtime()
     call_id = next(runtime.call_ids)
-    receiver = QuietCall(runtime.driver, target, "stop")
-    _send(target, runtime, split_frames(STOP, [call_id, why], []), call_id, receiver)
+    receiver = StopCall(runtime.driver, target, "stop")
+    receiver.call_id = call_id
+    _send(target, runtime, split_frames(STOP, [call_id, why, grace], []), call_id, receiver)
+    if grace is not None:
+        runtime.driver.expiry.add(receiver, grace)
     return receiver

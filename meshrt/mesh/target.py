@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
 import msgpack
@@ -16,7 +16,7 @@ from meshrt.transport.outlink import OutLink
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.addresses import MeshAddress
 from meshrt.wire.frames import split_frames
-from meshrt.wire.messages import CANCEL, CANCELS, URGENT
+from meshrt.wire.messages import CANCEL, CANCELS, CUT, URGENT
 
 if TYPE_CHECKING:
     import asyncio
@@ -153,12 +153,26 @@ class Target:
         frame = split_frames(CANCEL, [call_id, interrupt, self.name], [])
         driver.shield.close()
         try:
-            for position, out in enumerate(self.links(driver)):
-                if call_id in out.outstanding:
-                    rank = self.shape.ndslice[position]
-                    key = self.mesh_id, rank, CANCELS
-                    beside = driver.link_to(key, self.address.rank(self.mesh_id, rank))
-                    for link in (out, beside):
-                        driver.send(link, frame, call_id, None, position)
+            for position, out, beside in self._unanswered(driver, call_id):
+                for link in (out, beside):
+                    driver.send(link, frame, call_id, None, position)
         finally:
             driver.shield.open()
+
+    def cut(self, driver: Driver, call_id: int) -> None:
+        """Tell the ranks that have not answered a STOP that its grace is over. Never blocks."""
+        frame = split_frames(CUT, [call_id, self.name], [])
+        driver.shield.close()
+        try:
+            for position, _, beside in self._unanswered(driver, call_id):
+                driver.send(beside, frame, call_id, None, position)
+        finally:
+            driver.shield.open()
+
+    def _unanswered(self, driver: Driver, call_id: int) -> Iterator[tuple[int, OutLink, OutLink]]:
+        """Return where a message is not answered: its position, its link, and the one beside it."""
+        for position, out in enumerate(self.links(driver)):
+            if call_id in out.outstanding:
+                rank = self.shape.ndslice[position]
+                key = self.mesh_id, rank, CANCELS
+                yield position, out, driver.link_to(key, self.address.rank(self.mesh_id, rank))

@@ -5,7 +5,8 @@ Data links (caller to actor, one link per pair; both directions in the order sen
     CALL    [call id, endpoint, view, lengths, flags]     payload: pickled (args, kwargs)
     INIT    [call id, class label, view, lengths]         payload: pickled (set-up, class, args, kwargs, creator)
             ... + [digest, label]                         of a singleton: it may have been built already, from the same
-    STOP    [call id]                                     end the actor after what was sent before
+    STOP    [call id, why, grace or nil]                  end the actor after what was sent before
+    CUT     [call id, actor]                              the grace of a STOP is over: end what runs
     CANCEL  [call id, interrupt, actor]                   the answer of a CALL is not wanted any more
     PORT    [number, port, lengths, is error, ack, watch] payload: pickled value, or exception, for a port
     RESULT  [call id, lengths or nil]                     payload: pickled value; nil stands for None
@@ -36,6 +37,7 @@ __all__ = [
     "CANCEL",
     "CANCELS",
     "CONTROL",
+    "CUT",
     "ERROR",
     "INIT",
     "NO_ERROR",
@@ -59,6 +61,7 @@ ERROR = 5
 STATE = 6
 CANCEL = 7
 PORT = 8
+CUT = 9
 CONTROL = 16
 PIECE = 17
 
@@ -73,7 +76,7 @@ NO_ERROR = [["", "", "", [], ""]]
 ABORTED = "meshrt.errors.ActorAborted"
 STOPPED_ITSELF = "meshrt.errors.MeshStopped"
 
-#: A caller that names this as its actor sends each CANCEL on that link, too (`meshrt.actor.cancelling`).
+#: A caller that names this as its actor sends each CANCEL on that link, too, and each CUT (`meshrt.actor.cancelling`).
 CANCELS = "?"
 #: A process that names this as the actor sends to ports of the other one (`meshrt.actor.inboxes`).
 PORTS = "."

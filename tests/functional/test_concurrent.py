@@ -161,6 +161,11 @@ class Ported(Actor):
         await asyncio.sleep(0)
         raise ValueError("raised")
 
+    @concurrent_endpoint
+    async def sleep_beside(self, seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "slept"
+
     @endpoint
     def come_in(self) -> None:
         self.open.set()
@@ -207,3 +212,12 @@ def test_those_that_run_when_their_actor_is_stopped_are_cancelled_after_a_grace(
         with pytest.raises(MeshStopped):
             held.get(WAIT)
         assert started.get(WAIT) == "first has begun"
+
+
+def test_they_have_the_grace_of_the_stop_if_it_has_one() -> None:
+    with testing.fake_clock(auto=True) as clock, testing.local_mesh(n=1) as mesh:
+        ported = mesh.spawn("ported", Ported)
+        slow = ported.sleep_beside.call_one(8)
+        assert ported.start.call_one("first").get(WAIT) == "first has begun"
+        ported.stop(grace=20)
+        assert slow.get(WAIT) == "slept" and round(clock.time()) == 20

@@ -82,6 +82,9 @@ def test_every_caller_is_told_and_what_was_read_before_is_answered_in_order(benc
     assert bench.told(one) == [STOPPED, (RESULT, [5, None]), refused(6), (RESULT, [7, None])]
     assert bench.told(two) == [STOPPED, refused(1)]
     assert "a" in bench.stopped and "b" not in bench.stopped
+    client = bench.theirs[one].client
+    assert [number for number in range(9) if bench.stopped.has_answered("a", client, number)] == [5, 7]
+    assert not bench.stopped.has_answered("b", client, 5)
 
 
 def test_later_calls_and_later_callers_are_refused(bench: Bench) -> None:
