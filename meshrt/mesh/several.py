@@ -26,7 +26,7 @@ from meshrt.mesh.call import AnyCall
 from meshrt.mesh.future import AnyFuture, Future, WeakFuture
 from meshrt.transport.driver import Driver
 
-__all__ = ["Accumulator", "AsCompleted", "all_ended", "as_completed", "gather", "wait"]
+__all__ = ["Accumulator", "AsCompleted", "all_done", "all_ended", "as_completed", "gather", "wait"]
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -149,6 +149,11 @@ def as_completed(futures: Iterable[Future[T]]) -> AsCompleted[T]:
     """
     parts = list(futures)
     return AsCompleted(_checked(parts) if parts else parts)
+
+
+def all_done(futures: Sequence[Future[None]]) -> Future[None]:
+    """Return a future that is done when all of them are, one or more. It fails then with the first that has failed."""
+    return _AllDone(futures)
 
 
 def all_ended(calls: Iterable[AnyCall]) -> list[Future[None]]:
@@ -283,6 +288,24 @@ class _GatheredWithErrors(_Gathered):
 
     def _produce(self) -> tuple[Any, ...]:
         return tuple([part.get() if (error := part.exception()) is None else error for part in self._parts])
+
+
+class _AllDone(_Counted[None]):
+    """Nothing, or the first error in the order of the parts."""
+
+    __slots__ = ()
+
+    def __init__(self, parts: Sequence[AnyFuture]) -> None:
+        super().__init__(parts, len(parts))
+
+    @property
+    def failing(self) -> bool:
+        """See `Future.failing`."""
+        return any(part.failing for part in self._parts)
+
+    def _produce(self) -> None:
+        for part in self._parts:
+            part.get()
 
 
 class _Folded(_Gathered, Generic[T]):

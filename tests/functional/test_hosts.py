@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -75,7 +77,21 @@ def test_a_mesh_that_cannot_be_stopped_does_not_keep_the_others() -> None:
     del registry.meshes[forgotten.mesh_id]
     with pytest.raises(UsageError, match="forgotten is not owned by this process"):
         host.stop()
-    assert registry.running() == [] and host.stop() == []
+    assert registry.running() == [] and host.stop().get(20) is None
+
+
+def test_its_meshes_are_stopped_by_one_future() -> None:
+    async def stop() -> bool:
+        host = this_host()
+        meshes = [await host.spawn_procs({"n": 1}) for _ in range(2)]
+        waits = meshes[0].spawn("echo", Echo).apply.call(time.sleep, 0.2)
+        stopped = host.stop()
+        assert not stopped.done()
+        await stopped
+        return waits.done() and all(mesh._has_stopped() for mesh in meshes)
+
+    assert asyncio.run(stop())
+    assert start_root().registry.running() == []
 
 
 def test_this_proc_of_the_script_is_the_script() -> None:
