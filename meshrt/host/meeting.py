@@ -6,6 +6,10 @@ A process::
         `-- no such rank, or the rank is there --> refused                       `-- ends --> the rank can be asked for
 
 The agent is not the parent of such a rank and never ends it: the launcher that has started it does.
+
+Only the user reaches the socket, and nothing is proved there: a process is given the secret. So little is taken of one
+that has no rank: a connection has `HANDSHAKE_SECONDS` to ask for one, the oldest of more than `UNPROVED_MAX` is closed,
+and so is one that sends more than its messages, or more descriptors than belong to them.
 """
 
 from __future__ import annotations
@@ -14,22 +18,25 @@ import contextlib
 import os
 import selectors
 import socket
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from meshrt.errors import ProtocolError
 from meshrt.host.child import Birth, Child, Plumbing
 from meshrt.transport.acceptor import Acceptor, SelectorReaders, listening_socket
+from meshrt.transport.deadlines import Deadlines
 from meshrt.transport.link import peer_of
 from meshrt.transport.places import make_runtime_base
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
+from meshrt.wire.handshake import HANDSHAKE_SECONDS, UNPROVED_MAX
 from meshrt.wire.meeting import TO_MEETING, AskToJoin, Ready, Refused, Welcome
 
 __all__ = ["Meeting", "meeting_path"]
 
-#: Bytes, and descriptors, that are read of a process at once.
-_READ, _DESCRIPTORS = 1 << 16, 4
+#: Bytes of what a process says, and the descriptors that go with it.
+_SAID_MAX, _DESCRIPTORS = 1024, 2
 
 
 def meeting_path(name: str) -> str:
@@ -49,6 +56,8 @@ class _Guest:
         self.sock = sock
         self.pid = peer_of(sock)[0]
         self.decoder = control_decoder()
+        #: Bytes that it has sent.
+        self.said = 0
         self.descriptors: list[int] = []
         self.child: Child | None = None
 
@@ -80,7 +89,10 @@ class Meeting:
         self._expected = {birth.rank: birth for birth in births}
         self._prepare = prepare
         self._born = born
-        self._guests: set[_Guest] = set()
+        #: The oldest first.
+        self._guests: dict[_Guest, None] = {}
+        #: Of those that have not asked for a rank.
+        self._deadlines: Deadlines[_Guest] = Deadlines(later, self._leave)
         self.mesh = next(iter(self._expected.values())).mesh_id
         self._path = meeting_path(name)
         with contextlib.suppress(FileNotFoundError):
@@ -100,15 +112,20 @@ class Meeting:
                 Path(self._path).unlink()
 
     def _accepted(self, sock: socket.socket) -> None:
+        waiting = [guest for guest in self._guests if guest.child is None]
+        if len(waiting) >= UNPROVED_MAX:
+            self._leave(waiting[0])
         guest = _Guest(sock)
-        self._guests.add(guest)
+        self._guests[guest] = None
+        self._deadlines.set(guest, time.monotonic() + HANDSHAKE_SECONDS)
         self._readers.add_reader(sock, lambda: self._read(guest))
 
     def _leave(self, guest: _Guest) -> None:
         """Forget a process; what it was given is closed, unless it has become a rank. A no-op the second time."""
         if guest not in self._guests:
             return
-        self._guests.discard(guest)
+        del self._guests[guest]
+        self._deadlines.drop(guest)
         self._readers.remove_reader(guest.sock)
         guest.sock.close()
         for descriptor in guest.descriptors:
@@ -119,11 +136,14 @@ class Meeting:
 
     def _read(self, guest: _Guest) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(guest.sock, _READ, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            data, descriptors, _, _ = socket.recv_fds(guest.sock, _SAID_MAX, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             guest.descriptors += descriptors
+            guest.said += len(data)
             if not data:
                 self._leave(guest)
                 return
+            if guest.said > _SAID_MAX or len(guest.descriptors) > _DESCRIPTORS:
+                raise ProtocolError("more than a process that joins has to say")
             for frame in guest.decoder.receive_data(data):
                 if guest not in self._guests:
                     return  # it was refused, and goes on all the same
@@ -154,6 +174,7 @@ class Meeting:
         child, plumbing = prepared
         del self._expected[child.birth.rank]
         guest.child = child
+        self._deadlines.drop(guest)
         given = [plumbing.control.fileno(), plumbing.listener.fileno(), plumbing.door.fileno()]
         try:
             socket.send_fds(guest.sock, [_welcome(child.birth)], given)

@@ -11,6 +11,7 @@ import functools
 import os
 import selectors
 import socket
+from collections import deque
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Peer", "Peers"]
 
+#: Answers that a process may leave unread. Beyond, it is not read from: each may have a descriptor with it.
+_ANSWERS_MAX = 64
+
 
 class Peer(msgspec.Struct, eq=False):
     """One connection."""
@@ -54,6 +58,8 @@ class Peer(msgspec.Struct, eq=False):
     #: The store that it is, if it is one.
     host: StoreName
     exports: Exports = msgspec.field(default_factory=Exports)
+    #: What it has said and was not served yet, as it does not read its answers.
+    waiting: deque[Incoming[FromProcess]] = msgspec.field(default_factory=deque)
 
     @property
     def pending(self) -> bool:
@@ -171,14 +177,18 @@ class Peers:
         A process that is not let in yet has written nothing but its proof.
         """
         peers = [peer for pid, peers in self._peers.items() if pid > 0 for peer in peers]
-        return [(peer, peer.stream.received + unread) for peer in peers if (unread := peer.stream.unread())]
+        found = [(peer, peer.stream.unread()) for peer in peers]
+        return [(peer, peer.stream.received + unread) for peer, unread in found if unread or peer.waiting]
 
     def catch_up(self, unread: list[tuple[Peer, int]]) -> None:
         """Hear what was not read then. Not while a message is being heard: those that came with it are not yet."""
         for peer, mark in unread:
+            hear = functools.partial(self._hear, peer, all_of_it=True)
+            self._guarded(peer, hear)
             while peer.stream.received < mark:
                 before = peer.stream.received
                 self._on_event(peer, selectors.EVENT_READ)
+                self._guarded(peer, hear)
                 if peer.stream.received == before:
                     break  # its connection was closed
 
@@ -223,18 +233,30 @@ class Peers:
     def _serve(self, peer: Peer, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             self._flush(peer)
-        more = True
+            self._hear(peer)
+        more = not peer.waiting
         while more:
             data = peer.stream.receive(descriptors=peer.pid > 0)
             if data:
                 self._take(peer, data)
             elif data is not None:  # the end of the stream
                 self._close(peer)
-            more = bool(data) and self.connected(peer) and peer.pending
-        if not self.connected(peer):
-            return
-        if peer.stream.unsent or peer.exports:
+            more = bool(data) and not peer.waiting and self.connected(peer) and peer.pending
+        if self.connected(peer) and (peer.stream.unsent or peer.exports):
             self._flush(peer)
+
+    def _hear(self, peer: Peer, *, all_of_it: bool = False) -> None:
+        """Serve what a process has said, as long as it reads its answers."""
+        while peer.waiting and self.connected(peer):
+            if len(peer.stream.unsent) >= _ANSWERS_MAX and not all_of_it:
+                self._flush(peer)
+                if len(peer.stream.unsent) >= _ANSWERS_MAX:
+                    return
+            incoming = peer.waiting.popleft()
+            try:
+                self._from_process(peer, incoming)
+            finally:
+                close_descriptors(incoming.descriptors)
 
     def _take(self, peer: Peer, data: bytes) -> None:
         """Handle the messages that ``data`` completes."""
@@ -242,12 +264,8 @@ class Peers:
             for message, _ in peer.stream.feed(data, FROM_STORE):
                 self._from_store(peer, message)
             return
-        messages = peer.stream.feed(data, FROM_PROCESS)
-        try:
-            for incoming in messages:
-                self._from_process(peer, incoming)
-        finally:
-            close_descriptors(*(incoming.descriptors for incoming in messages))
+        peer.waiting += peer.stream.feed(data, FROM_PROCESS)
+        self._hear(peer)
 
     def _flush(self, peer: Peer) -> bool:
         """Send what the connection takes. Returns whether the peer may read it still."""
@@ -265,7 +283,8 @@ class Peers:
                 queue_piece(peer.stream, piece)
                 self.sent += len(piece.data)
             done = piece is None  # it goes when the others have had their turn
-        events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
+        events = selectors.EVENT_WRITE if peer.waiting else selectors.EVENT_READ
+        events |= 0 if done else selectors.EVENT_WRITE
         key = self._selector.get_key(peer.stream.sock)
         if key.events != events:
             self._selector.modify(peer.stream.sock, events, key.data)
@@ -282,3 +301,4 @@ class Peers:
             self._ended(peer.pid)
         self._selector.unregister(peer.stream.sock)
         peer.stream.close()
+        close_descriptors(*(incoming.descriptors for incoming in peer.waiting))

@@ -34,8 +34,8 @@ class Deadlines(Generic[K]):
         self._arm(at)
 
     def drop(self, key: K) -> None:
-        """``key`` is done. Raises KeyError: it was not set, or has expired."""
-        del self._at[key]
+        """``key`` is done; a no-op if it was not set, or has expired."""
+        self._at.pop(key, None)
 
     def _arm(self, at: float) -> None:
         if at < self._timer:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,10 @@ from meshrt.host.meeting import Meeting, meeting_path
 from meshrt.host.output import RankLog
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.control import Message, control_frame
-from meshrt.wire.frames import control_decoder
-from meshrt.wire.handshake import Secret
+from meshrt.wire.frames import control_decoder, pack_header
+from meshrt.wire.handshake import HANDSHAKE_SECONDS, UNPROVED_MAX, Secret
 from meshrt.wire.meeting import FROM_MEETING, AskToJoin, FromMeeting, Ready, Refused, Welcome
+from meshrt.wire.messages import CONTROL
 
 
 def birth(rank: int, directory: Path) -> Birth:
@@ -33,7 +36,10 @@ class Agent:
         self.born: list[tuple[int, int]] = []
         self.children: list[Child] = []
         births = [birth(rank, directory) for rank in range(2)]
-        self.meeting = Meeting(self.selector, "job", births, self._prepare, self._born, lambda _seconds, _action: None)
+        self.later: list[Callable[[], None]] = []
+        self.meeting = Meeting(
+            self.selector, "job", births, self._prepare, self._born, lambda _seconds, action: self.later.append(action)
+        )
 
     def _prepare(self, made: Birth) -> tuple[Child, Plumbing]:
         return Child.prepare(made, RankLog(Path(), print), joined=True)
@@ -67,11 +73,26 @@ class Process:
         data, self.descriptors, _, _ = socket.recv_fds(self.sock, 1 << 16, 8, socket.MSG_DONTWAIT)
         return next((FROM_MEETING.decode(frame.payload) for frame in control_decoder().receive_data(data)), None)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the agent has hung up."""
+        self.sock.setblocking(False)
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True  # with what it has not read
+
     def close(self) -> None:
         self.sock.close()
         for descriptor in self.descriptors:
             os.close(descriptor)
         self._agent.turn()
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture
@@ -184,8 +205,55 @@ def test_other_bytes_end_the_connection(agent: Agent, data: bytes) -> None:
     process.sock.sendall(data)
     process.sock.shutdown(socket.SHUT_WR)
     agent.turn()
-    assert process.sock.recv(1) == b"" and agent.born == []
+    assert process.is_closed and agent.born == []
     process.close()
+
+
+@pytest.mark.row("N10")
+def test_little_is_taken_of_a_process_that_asks_for_no_rank(agent: Agent) -> None:
+    process, before = Process(agent), open_descriptors()
+    frame = pack_header(CONTROL, None, 512 << 10)
+    for byte in frame[:8]:
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(process.sock, [bytes([byte])], [0] * 4)
+        agent.turn()
+        assert open_descriptors() <= before + 3
+    assert process.is_closed
+    process.close()
+    talker = Process(agent)
+    talker.sock.sendall(frame[:8] + b"x" * 2000)
+    agent.turn()
+    assert talker.is_closed
+    talker.close()
+
+
+@pytest.mark.row("N10")
+def test_the_oldest_of_too_many_that_ask_for_none_is_closed(agent: Agent, stacks: int) -> None:
+    member = Process(agent)
+    member.send(AskToJoin(0), stacks)
+    assert isinstance(member.answer(), Welcome)
+    idle = []
+    for _ in range(2 * UNPROVED_MAX):
+        idle.append(Process(agent))
+        agent.turn()
+    assert [process.is_closed for process in idle] == [True] * UNPROVED_MAX + [False] * UNPROVED_MAX
+    member.send(Ready())
+    assert agent.born == [(0, os.getpid())], "one that has a rank stays"
+    for process in (member, *idle):
+        process.close()
+
+
+@pytest.mark.row("N10")
+def test_a_process_has_some_seconds_to_ask(agent: Agent, stacks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    member, idle = Process(agent), Process(agent)
+    member.send(AskToJoin(0), stacks)
+    late = time.monotonic() + HANDSHAKE_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: late)
+    for look in agent.later:
+        look()
+    assert idle.is_closed and isinstance(member.answer(), Welcome)
+    for process in (member, idle):
+        process.close()
 
 
 def test_a_socket_that_an_earlier_job_has_left_is_replaced(agent: Agent, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from meshrt.errors import ProtocolError
 from meshrt.store.dialling import knock
-from meshrt.store.messages import FROM_PROCESS, Dropped, FromProcess, FromStore, LetGo, Publish, Published
+from meshrt.store.messages import FROM_PROCESS, Dropped, Fetched, FromProcess, FromStore, LetGo, Publish, Published
 from meshrt.store.peers import Peer, Peers
-from meshrt.store.protocol import DescriptorStream, Incoming
-from meshrt.wire.control import control_frame
+from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors
+from meshrt.wire.control import Catalogue, control_frame
 from meshrt.wire.handshake import MAGIC, UNPROVED_MAX, Identity
 from tests.support.control import raw_frame
 from tests.unit.store.other_store import SECRET, serve
@@ -276,3 +276,58 @@ def test_messages_before_foreign_bytes_leave_none_open() -> None:
     stream.close()
     theirs.close()
     assert open_descriptors() == before - 2
+
+
+def test_a_process_that_does_not_read_its_answers_is_not_read_from(store: Store) -> None:
+    """Each answer may have a descriptor with it. What it has said is served when it reads."""
+    sock = proved(store)
+    before = open_descriptors()
+    file = os.memfd_create("chunk")
+
+    def answer(peer: Peer, incoming: Incoming[FromProcess]) -> None:
+        store.heard.append(incoming.message)
+        peer.stream.queue_with(Fetched(len(store.heard), 4096), [file])
+
+    store.peers._from_process = answer
+    sent = 0
+    sock.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while sent < 20_000:
+            sent += bool(sock.send(published(DROPPED, 0)))
+            if not sent % 100:
+                store.serve()
+    sock.setblocking(True)
+    assert sent < 20_000 and open_descriptors() - before < 100, "it is not read from, and little waits for it"
+    reader = DescriptorStream(sock)
+    numbers = list[int]()
+    while len(numbers) < sent:
+        store.serve()
+        for incoming in reader.read(Catalogue(Fetched)) or []:
+            numbers.append(incoming.message.id)
+            close_descriptors(incoming.descriptors)
+    assert numbers == [*range(1, sent + 1)]
+    sock.close()
+    os.close(file)
+    store.serve()
+    assert open_descriptors() == before - 2
+
+
+def test_one_that_ends_without_reading_its_answers_is_heard_to_the_end(store: Store) -> None:
+    sock = proved(store)
+    before = open_descriptors()
+
+    def answer(peer: Peer, incoming: Incoming[FromProcess]) -> None:
+        store.heard.append(incoming.message)
+        peer.stream.queue_with(Fetched(1, 4096), [0])
+
+    store.peers._from_process = answer
+    sock.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sent += bool(sock.send(published(DROPPED, 0)))
+            if not sent % 100:
+                store.serve()
+    sock.close()
+    store.serve()
+    assert len(store.heard) == sent and open_descriptors() == before - 2
