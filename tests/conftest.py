@@ -195,12 +195,12 @@ def _isolate() -> None:
 
 _isolate()
 
-# Times depend on the machine, so no profile has a deadline; each test has the watchdog of pyproject.toml.
-settings.register_profile("dev", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True, database=None)
-settings.register_profile(
-    "nightly", deadline=None, max_examples=3000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+# Times depend on the machine, so no profile has a deadline, or minds how long examples take to make; each test has the
+# watchdog of pyproject.toml.
+_UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", max_examples=50, **_UNTIMED)
+settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, database=None, **_UNTIMED)
+settings.register_profile("nightly", max_examples=3000, print_blob=True, **_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "dev"))
 
 

@@ -32,6 +32,8 @@ from meshrt import __version__
 from meshrt.cli.tunnel import GREETING, Connect, Programs, Run, Served, pump
 from meshrt.errors import MeshError, UsageError
 from meshrt.transport import dirlock, places
+from meshrt.transport.acceptor import listening_socket
+from meshrt.transport.link import same_user
 from meshrt.transport.tools import publish
 
 __all__ = ["run"]
@@ -242,9 +244,7 @@ def _served(directory: Path, facts: Mapping[str, object], way: _Way) -> Iterator
     """Serve the socket of one program."""
     directory.mkdir(mode=0o700)
     dirlock.lock(directory)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(directory / "tools"))
-    listener.listen()
+    listener = listening_socket(str(directory / "tools"))
     token = bytes.fromhex(str(facts["token"]))
     publish(directory, token, {name: value for name, value in facts.items() if name != "token"})
     serving = threading.Thread(target=_serve, args=(listener, str(facts["run_id"]), way), daemon=True)
@@ -263,6 +263,9 @@ def _serve(listener: socket.socket, run_id: str, way: _Way) -> None:
             sock, _ = listener.accept()
         except OSError:  # closed: the command has ended
             return
+        if not same_user(sock):
+            sock.close()
+            continue
         threading.Thread(target=_connect, args=(sock, run_id, way), daemon=True).start()
 
 

@@ -21,7 +21,7 @@ from typing import Self
 
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.kernel import kernel_state
-from meshrt.transport.link import peer_of
+from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.writing import write_atomic
 
 __all__ = ["Arrivals", "Folder"]
@@ -93,8 +93,11 @@ class Folder:
                 for key, _ in selector.select(_LOOK):
                     guest: _Guest | None = key.data
                     if guest is None:
-                        guest = _Guest(stack.enter_context(self._listener.accept()[0]))
-                        selector.register(guest.sock, selectors.EVENT_READ, guest)
+                        sock = stack.enter_context(self._listener.accept()[0])
+                        if same_user(sock):
+                            selector.register(sock, selectors.EVENT_READ, _Guest(sock))
+                        else:
+                            sock.close()
                     elif not guest.read(found):
                         selector.unregister(guest.sock)
         return found

@@ -1,0 +1,120 @@
+"""Another user of the machine, at the sockets that only some commands have: each asks the kernel who connects.
+
+The directories that they are in are opened to everybody here; as they are made, nobody else gets so far.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt.cli import via
+from meshrt.errors import MeshError
+from meshrt.spmd.telling import Arrivals, Folder
+from meshrt.wire.control import control_frame
+from meshrt.wire.meeting import AskToJoin
+from tests.support.others import needs_root, run_as_nobody
+from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
+
+SECONDS = 60.0
+#: Connects, says something, and prints the beginning of the answer.
+SAY = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.settimeout(20)
+    try:
+        sock.connect(sys.argv[1])
+        sock.sendall(bytes.fromhex(sys.argv[2]))
+        print(sock.recv(4))
+    except OSError as error:
+        print(type(error).__name__)
+"""
+REFUSED = ("b''", "ConnectionResetError", "BrokenPipeError")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that everybody reaches."""
+    needs_root()
+    with tempfile.TemporaryDirectory(prefix="mt", dir="/tmp") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+def answers(path: Path, base: Path, said: bytes) -> tuple[str, str]:
+    """What another user is answered at a socket, and this one."""
+    opened = [path, *(parent for parent in path.parents if parent.is_relative_to(base))]
+    modes = [each.stat().st_mode for each in opened]
+    assert [mode & 0o077 for mode in modes if mode & 0o077] == []
+    for each in opened:
+        each.chmod(0o777)
+    try:
+        theirs = run_as_nobody(SAY, str(path), said.hex()).strip()
+    finally:
+        for each, mode in zip(opened, modes, strict=True):
+            each.chmod(mode)
+    return theirs, run_python("-c", SAY, str(path), said.hex()).stdout.strip()
+
+
+@pytest.mark.row("D5")
+def test_where_processes_join(shared: Path) -> None:
+    """Who asks there is given the secret of the program."""
+    base = shared / "r"
+    script = (
+        "import sys, meshrt; meshrt.join('worker', mesh=2, rank=0, wait=60); print('up', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(MESHRT_RUNTIME_DIR=str(base), MESHRT_RUNS=str(shared / "runs")),
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        (meeting,) = base.glob("meet-*")
+        theirs, ours = answers(meeting, base, control_frame(AskToJoin(1)))
+        assert theirs in REFUSED and ours.startswith("b'") and ours != "b''"
+        process.communicate(timeout=SECONDS)
+    wait_until(lambda: not [*base.glob("p-*")], SECONDS, "its program has ended")
+
+
+@pytest.mark.row("D5")
+def test_where_processes_tell_meshrt_attach_what_becomes_of_them(shared: Path) -> None:
+    base, found = shared / "r", list[Arrivals]()
+    base.mkdir(mode=0o700)
+    with Folder(base) as folder:
+        folder.expect(os.getpid())
+        waiting = threading.Thread(target=lambda: found.append(folder.wait(SECONDS)))
+        waiting.start()
+        theirs, _ = answers(Path(folder.teller), base, b"failed: no\n")
+        assert theirs in REFUSED
+        assert waiting.is_alive() or len(found[0]) == 1
+        folder._pending.clear()
+        waiting.join(SECONDS)
+    assert [list(each.values()) for each in found] == [[("failed", "no")]], "of this user alone"
+
+
+@pytest.mark.row("D5")
+def test_where_commands_find_the_programs_of_another_machine(shared: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    base, asked = shared / "r", list[int]()
+    base.mkdir(mode=0o700)
+
+    class Way:
+        def tunnel(self) -> Any:
+            asked.append(1)
+            raise MeshError("there is no other machine")
+
+    way: Any = Way()
+    with via._served(base / "p-1", {"run_id": "1", "token": "00"}, way):
+        theirs, ours = answers(base / "p-1" / "tools", base, b"hello")
+        assert theirs in REFUSED and ours == "b''"
+        assert asked == [1], "for this user alone"
+    assert "there is no other machine" in capfd.readouterr().err
