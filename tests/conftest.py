@@ -197,10 +197,10 @@ _isolate()
 
 # Times depend on the machine, so no profile has a deadline, or minds how long examples take to make; each test has the
 # watchdog of pyproject.toml.
-_UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("dev", max_examples=50, **_UNTIMED)
-settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, database=None, **_UNTIMED)
-settings.register_profile("nightly", max_examples=3000, print_blob=True, **_UNTIMED)
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", _UNTIMED, max_examples=50)
+settings.register_profile("ci", _UNTIMED, max_examples=100, derandomize=True, print_blob=True, database=None)
+settings.register_profile("nightly", _UNTIMED, max_examples=3000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "dev"))
 
 
