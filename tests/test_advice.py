@@ -29,7 +29,7 @@ PROJECT: dict[str, Any] = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 GROUPS: dict[str, list[Any]] = PYPROJECT["dependency-groups"]
 
-_SUFFIXES = {"", ".cfg", ".ini", ".js", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
+_SUFFIXES = {"", ".cfg", ".ini", ".ipynb", ".js", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 _FOLDERS = ("meshrt", "docs", "examples", "bench", "tests", ".ci")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(?=$|[\[<>=!~ ])")
 #: An installer, what it is to do, and the words behind that, to the end of the line or of the quotation.

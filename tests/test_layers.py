@@ -231,6 +231,16 @@ def no_shell(source: Source) -> Iterator[Finding]:
                     yield source.finding(node, f"calls os.{name}()")
 
 
+def no_signal_looks(source: Source) -> Iterator[Finding]:
+    """A pid may be another process's by now, of another user: whether a process lives, a pidfd or /proc says."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="os"), attr="kill" | "killpg"), args=[_, ast.Constant(0)]
+            ):
+                yield source.finding(node, "sends signal 0 to a pid")
+
+
 def files_are_written_in_one_place(source: Source) -> Iterator[Finding]:
     """What is written by another way could be written through a link of another user, or be seen half written."""
     if source.path == WRITER:
@@ -359,6 +369,10 @@ def test_no_shell() -> None:
     check(no_shell)
 
 
+def test_no_signal_asks_whether_a_process_lives() -> None:
+    check(no_signal_looks)
+
+
 @pytest.mark.slow
 def test_files_are_written_in_one_place() -> None:
     check(files_are_written_in_one_place)
@@ -475,6 +489,8 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (no_shell, "meshrt/wire/a.py", "subprocess.run('x', shell=maybe)", [1]),
     (no_shell, "meshrt/wire/a.py", "os.system('x')", [1]),
     (no_shell, "meshrt/wire/a.py", "subprocess.run(['x'], shell=False)", []),
+    (no_signal_looks, "meshrt/wire/a.py", "os.kill(pid, 0)\nos.killpg(group, 0)", [1, 2]),
+    (no_signal_looks, "meshrt/wire/a.py", "os.kill(pid, signal.SIGKILL)", []),
     (files_are_written_in_one_place, "meshrt/wire/a.py", "open(path)\nopen(path, 'w')", [2]),
     (files_are_written_in_one_place, "meshrt/wire/a.py", "with open(path, mode='rb+'): pass", [1]),
     (files_are_written_in_one_place, "meshrt/wire/a.py", "open(path, 'rb'); open(os.devnull, 'w')", []),

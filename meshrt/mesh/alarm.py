@@ -32,6 +32,8 @@ __all__ = ["Alarm"]
 
 #: How many are remembered: lost processes that were reported to a caller; failures in answers that were not read.
 _REMEMBERED = 10_000
+#: How many wait for the hook; it does not come back, and what comes beyond is as if there were none.
+_WAITING_MAX = 1000
 #: Seconds for which the end of the program waits for the hook.
 _HOOK_ENDS = 1.0
 
@@ -94,7 +96,8 @@ class Alarm:
             told = bool(processes & self._known.keys()) or (bool(lost) and lost <= self._known.keys())
             # A singleton that has died was stopped by the next that has asked for it.
             over = not quiet and any(self._stopped(_mesh_of(each)) for each in lost)
-            hooks = not (told or over or self._hook_ended) and _hook() is not None
+            full = len(self._hooked) >= _WAITING_MAX
+            hooks = not (told or over or full or self._hook_ended) and _hook() is not None
             if hooks:
                 self._hooked.append(left)
                 if self._hooking is None:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from meshrt.escapes import coloured, escaped_line
 from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
@@ -94,7 +95,7 @@ class RecordsOfRanks:
         record = self._registry.meshes.get(mesh_id)
         if record is None:
             return
-        label = logged.actor or next(iter(record.actors_of(rank, stopped=True)), record.name)
+        label = escaped_line(logged.actor) or next(iter(record.actors_of(rank, stopped=True)), record.name)
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
         waiting = _Waiting(record, rank, label, coords, logged)
         with self._condition:
@@ -206,31 +207,34 @@ def _has_handlers(logger: logging.Logger) -> bool:
 
 
 def _record(waiting: _Waiting) -> logging.LogRecord:
-    """Return the record, as if the script had logged it, but for what says where it comes from."""
+    """Return the record, as if the script had logged it, but for what says where it comes from.
+
+    Its texts can do nothing to a terminal, as what ranks print; they may have several lines.
+    """
     logged = waiting.logged
     file = os.path.basename(logged.path)
     attributes: dict[str, object] = {
         **logged.extra,
-        "name": logged.logger,
-        "msg": logged.message,
+        "name": escaped_line(logged.logger),
+        "msg": coloured(logged.message),
         "args": None,
         "levelno": logged.level,
-        "levelname": logged.level_name,
+        "levelname": escaped_line(logged.level_name),
         "pathname": logged.path,
         "filename": file,
         "module": os.path.splitext(file)[0],
         "lineno": logged.line,
-        "funcName": logged.function,
+        "funcName": escaped_line(logged.function),
         "created": logged.created,
         "msecs": int(logged.created % 1 * 1000) + 0.0,
         "thread": logged.thread,
-        "threadName": logged.thread_name,
+        "threadName": escaped_line(logged.thread_name),
         "process": logged.pid,
         "processName": " ".join(filter(None, (waiting.label, waiting.coords))),
-        "taskName": logged.task or None,
+        "taskName": escaped_line(logged.task) or None,
         "exc_info": None,
-        "exc_text": logged.error or None,
-        "stack_info": logged.stack or None,
+        "exc_text": coloured(logged.error) or None,
+        "stack_info": coloured(logged.stack) or None,
         "rank": waiting.rank,
         "mesh": waiting.mesh.name,
         "actor": waiting.label,

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -131,10 +132,14 @@ class Stopping:
         for agent in record.agents:
             if not agent.gone:
                 agent.send(Stop(record.mesh_id, grace, drain, why))
-        self._loop.post_later(grace + _OVERDUE, lambda: self._stop_overdue(record))
+        # By its id: most have ended long before, and may be forgotten.
+        self._loop.post_later(grace + _OVERDUE, functools.partial(self._stop_overdue, record.mesh_id))
 
-    def _stop_overdue(self, record: MeshRecord) -> None:
+    def _stop_overdue(self, mesh_id: str) -> None:
         """An agent does not answer (it was stopped itself?): end its ranks without it. On the loop."""
+        record = self._registry.meshes.get(mesh_id)
+        if record is None:
+            return
         for agent in record.agents:
             if agent.gone or agent in record.stopped_agents:
                 continue

@@ -98,6 +98,7 @@ def test_an_agent_that_is_stopped_is_not_lost(cluster: Cluster, seconds: int) ->
     assert program.returncode == 0 and "lost" not in out + err, out + err
 
 
+@pytest.mark.row("C2b")
 @pytest.mark.nightly
 @for_long
 def test_a_script_that_is_stopped_does_not_lose_its_hosts(cluster: Cluster, seconds: int) -> None:

@@ -19,8 +19,9 @@ from tests.faults.watch import LONG, Program
 from tests.support.waiting import holds_within
 
 MESHES = """
-    def memory():
-        return int(open("/proc/self/statm").read().split()[1]) * 4
+    import gc
+    from meshrt.mesh.registry import Registry
+    Registry.KEPT = 20  # what is remembered of ended meshes has its size soon
     def descriptors():
         return len(os.listdir("/proc/self/fd"))
     engine = LocalEngine(2)
@@ -34,28 +35,34 @@ MESHES = """
     def state():
         of_agents = [len(os.listdir(f"/proc/{pid}/fd")) for pid in agents]
         return [descriptors(), threading.active_count(), len(os.listdir(os.environ["MESHRT_RUNTIME_DIR"])), *of_agents]
-    before, used = state(), memory()
+    def size():
+        gc.collect()
+        pages = [int(open(f"/proc/{pid}/statm").read().split()[1]) for pid in ("self", *agents)]
+        return [len(gc.get_objects()), *(count * 4 for count in pages)]
+    before, small = state(), size()
     after = []
     for _ in range(int(sys.argv[2])):
         cycle()
         now = state()
         if now not in after:
             after.append(now)
-    tell(before=before, after=after, grown=memory() - used)
+    tell(before=before, after=after, grown=[now - old for now, old in zip(size(), small)])
 """
 
 
 @pytest.mark.row("L1")
-@pytest.mark.parametrize(("warm", "count"), [(30, 50), pytest.param(300, 1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("warm", "count"), [(50, 50), pytest.param(50, 1000, marks=pytest.mark.nightly)])
 def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) -> None:
-    """Descriptors and threads of the script and of the agents are as before; memory hardly grows.
+    """Descriptors and threads of the script and of the agents are as before, and memory does not grow.
 
     When ``stop`` returns its work is done: nobody closes, reaps or looks around any more.
     """
     with Program(MESHES, tmp_path, str(warm), str(count)) as program:
         assert program.told("after", 300) == [program.told("before")]
-        # What is remembered of the last meshes is less than 20 KiB each; nothing is, once there are some hundred.
-        assert program.told("grown") < 20 * count
+        objects, *memory = program.told("grown")
+        assert objects < 2 * count, "objects of Python in the script: a mesh has about 40"
+        if count >= 1000:  # the allocator takes and gives back more than a few meshes need
+            assert max(memory) < count, "KiB, of the script and of each agent"
         assert program.ends() == 0
 
 

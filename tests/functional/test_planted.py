@@ -122,7 +122,7 @@ def test_what_a_program_starts(flags: tuple[str, ...], planted: Planted) -> None
         assert (program.returncode, planted.ran()) == (0, []), (output, said)
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_the_screens_of_browsers(planted: Planted) -> None:
     aiohttp = pytest.importorskip("aiohttp", reason="not installed: textual-serve (pip install --group top)")
     pytest.importorskip("textual_serve", reason="not installed: textual-serve (pip install --group top)")

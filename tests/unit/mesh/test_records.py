@@ -101,6 +101,22 @@ def test_a_record_is_handled_as_one_of_the_script() -> None:
         assert f"{NAME}.unknown" not in logging.root.manager.loggerDict
 
 
+def test_a_record_can_do_nothing_to_a_terminal() -> None:
+    with a_bench() as bench:
+        handler = Taking()
+        handler.go_on.set()
+        bench.logger.addHandler(handler)
+        text = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[0m\ntwo lines"
+        logged = Logged("a\n[b", NAME, 30, "L\x1b[A", text, 1.5, "/x.py", 7, "f\n", 1, 1, "T\r", error="E: \x9b2J")
+        bench.handlers["log"]("m", 1, logged)
+        bench.records.end()
+        (found,) = handler.found
+        shown = "\\e]0;title\\x07\\e[2J\x1b[31mred\x1b[0m\ntwo lines"
+        assert logging.Formatter().format(found) == f"{shown}\nE: \\x9b2J"
+        assert (vars(found)["actor"], found.levelname, found.funcName) == ("a\\n[b", "L\\e[A", "f\\n")
+        assert (found.processName, found.threadName) == ("a\\n[b n=1", "T\\r")
+
+
 def test_without_a_handler_it_is_shown_as_a_line_of_the_rank() -> None:
     with a_bench() as bench:
         terminal_log = TerminalLog(bench.announced.append)

@@ -94,6 +94,7 @@ def test_another_role_is_refused() -> None:
         server.receive_data(client.hello())
 
 
+@pytest.mark.row("N5")
 @pytest.mark.parametrize("message", [0, 1, 2])
 def test_any_changed_byte_of_any_message_is_refused(message: int) -> None:
     client, server = pair()
