@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.soak.samples import agents_of, ranks_of
+from tests.soak.samples import agents_of, killable, ranks_of
 
 __all__ = ["Chaos", "Clients"]
 
@@ -29,7 +29,7 @@ _COMMANDS = (
     ("debug", "-c", "status", "-c", "list"),
     ("debug", "-c", "p worker self.last"),
     ("debug", "-c", "interrupt worker ranks(3)", "-c", "cast worker ranks(3) w", "-c", "continue"),
-    ("debug", "-c", "break program.py:61", "-c", "breaks", "-c", "clear", "-c", "continue"),
+    ("debug", "-c", "break worker.made", "-c", "breaks", "-c", "clear", "-c", "continue"),
     ("ps", "--json"),
     ("logs", "-n", "3"),
     ("memory", "--vars"),
@@ -174,7 +174,7 @@ class Chaos:
         return self._dice.choice(processes) if processes else None
 
     def _kill_rank(self, root: int) -> str:
-        if (rank := self._any(ranks_of(root))) is None:
+        if (rank := self._any(killable(ranks_of(root)))) is None:
             return ""
         number = self._dice.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM))
         rank.send_signal(number)
@@ -187,7 +187,7 @@ class Chaos:
         return "rank: stopped, continued"
 
     def _kill_agent(self, root: int) -> str:
-        if (agent := self._any(agents_of(root))) is None:
+        if (agent := self._any(killable(agents_of(root)))) is None:
             return ""
         agent.kill()
         return "agent: SIGKILL"

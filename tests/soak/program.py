@@ -25,8 +25,11 @@ import meshrt
 from meshrt import Actor, LocalEngine, MeshError, context, current_rank, endpoint, proc_mesh
 from meshrt.errors import CallTimeout
 
-#: Ranks: two hosts of eight.
+#: Ranks: two hosts of eight. They are killed, and have meshes one after the other.
 HOSTS, GPUS = 2, 8
+#: The mesh that stays as long as the program, on an agent of its own: none of its processes is killed, so that it shows
+#: whether they grow. Its name is known to `tests.soak.samples`.
+STEADY, STEADY_GPUS = "steady", 4
 #: Seconds after which a call that has neither answered nor failed is a finding. Nothing is stopped for that long.
 PATIENCE = 60.0
 #: Seconds for which a mesh is used, if nothing breaks it before.
@@ -75,7 +78,7 @@ class Neighbour(Actor):
 
     @endpoint
     async def ask(self, workers: Any) -> int:
-        rank = (current_rank().rank + 1) % (HOSTS * GPUS)
+        rank = (current_rank().rank + 1) % len(workers)
         return int(await workers.flatten("rank").slice(rank=rank).pid.call_one())
 
 
@@ -113,18 +116,25 @@ class Journal:
 
 
 class Round:
-    """One mesh, and the threads that call it until it has lost a rank for good or its time is over."""
+    """One mesh, and the threads that call it until it has lost a rank for good or its time is over.
 
-    def __init__(self, journal: Journal, seed: int) -> None:
+    Args:
+        name: Of the mesh, and in front of those of its actors; "": no matter.
+    """
+
+    def __init__(self, journal: Journal, seed: int, name: str = "") -> None:
         self.journal = journal
         self.random = random.Random(seed)
         self.over = threading.Event()
         self.numbers = itertools.count()
+        self.name = name
+        self.hosts, self.gpus = (1, STEADY_GPUS) if name else (HOSTS, GPUS)
 
     def run(self) -> None:
-        with proc_mesh(hosts=HOSTS, gpus=GPUS, engine=LocalEngine(HOSTS)) as mesh:
-            self.workers = mesh.spawn("worker", Worker, max_restarts=1000)
-            self.neighbours = mesh.spawn("neighbour", Neighbour, max_restarts=1000)
+        engine = None if self.name else LocalEngine(HOSTS)
+        with proc_mesh(hosts=self.hosts, gpus=self.gpus, engine=engine, name=self.name) as mesh:
+            self.workers = mesh.spawn(f"{self.name}worker", Worker, max_restarts=1000)
+            self.neighbours = mesh.spawn(f"{self.name}neighbour", Neighbour, max_restarts=1000)
             self.workers.get(PATIENCE)
             self.neighbours.get(PATIENCE)
             self.journal.meshes += 1
@@ -132,7 +142,7 @@ class Round:
             threads = [threading.Thread(target=self.repeat, args=(kind,), name=kind.__name__) for kind in kinds]
             for thread in threads:
                 thread.start()
-            self.over.wait(LIFE)
+            self.over.wait(None if self.name else LIFE)
             self.over.set()
             for thread in threads:
                 thread.join(2 * PATIENCE)
@@ -178,7 +188,7 @@ class Round:
         want = float(array[::4096].sum())
         self.answered(set(self.workers.total.call(array).get(PATIENCE).values()) == {want}, "total")
         self.answered(set(self.workers.total.call(meshrt.put(array)).get(PATIENCE).values()) == {want}, "total of put")
-        rank = self.random.randrange(HOSTS * GPUS)
+        rank = self.random.randrange(self.hosts * self.gpus)
         result = self.workers.flatten("rank").slice(rank=rank).made.call_one(size).get(PATIENCE)
         self.answered(float(result[-1]) == rank, "made")
 
@@ -188,15 +198,16 @@ class Round:
         async def calls() -> None:
             async with asyncio.timeout(PATIENCE):
                 pids, asked = await asyncio.gather(self.workers.pid.call(), self.neighbours.ask.call(self.workers))
-            self.answered(len(set(pids.values())) == HOSTS * GPUS, "pid")
-            self.answered(len(asked.values()) == HOSTS * GPUS, "ask")
+            self.answered(len(set(pids.values())) == self.hosts * self.gpus, "pid")
+            self.answered(len(asked.values()) == self.hosts * self.gpus, "ask")
 
         asyncio.run(calls())
 
     def mixed(self) -> None:
         """Output, exceptions, broadcasts, streams, slices."""
-        self.workers.slice(hosts=self.random.randrange(HOSTS)).say.call("x" * self.random.randrange(4096)).get(PATIENCE)
-        error = self.workers.slice(gpus=self.random.randrange(GPUS)).fail.call().exception(PATIENCE)
+        host = self.workers.slice(hosts=self.random.randrange(self.hosts))
+        host.say.call("x" * self.random.randrange(4096)).get(PATIENCE)
+        error = self.workers.slice(gpus=self.random.randrange(self.gpus)).fail.call().exception(PATIENCE)
         self.answered(isinstance(error, MeshError), "fail")
         self.workers.say.broadcast("broadcast")
         for answer in self.workers.pid.stream():
@@ -220,10 +231,20 @@ def report(journal: Journal, path: Path) -> None:
         time.sleep(0.5)
 
 
+def be_steady(journal: Journal, seed: int) -> None:
+    """Use the mesh that stays, to the end of the program."""
+    try:
+        Round(journal, seed, STEADY).run()
+    except Exception as error:
+        journal.judge(error, STEADY)
+    journal.find("the mesh whose processes are not killed was lost")
+
+
 def main(path: str, seed: str) -> None:
     journal = Journal()
     meshrt.unhandled_fault_hook = lambda failure: journal.count("failure of a mesh")
     threading.Thread(target=report, args=(journal, Path(path)), daemon=True).start()
+    threading.Thread(target=be_steady, args=(journal, int(seed)), daemon=True).start()
     for number in itertools.count(int(seed) * 1000):
         try:
             Round(journal, number).run()

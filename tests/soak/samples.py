@@ -10,7 +10,10 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["Use", "agents_of", "files_below", "ranks_of", "segments_of", "use_of"]
+__all__ = ["STEADY", "Use", "agents_of", "files_below", "killable", "ranks_of", "segments_of", "use_of"]
+
+#: The mesh that stays.
+STEADY = "steady"
 
 _ANONYMOUS = re.compile(rb"^Anonymous:\s+(\d+) kB", re.MULTILINE)
 
@@ -38,6 +41,20 @@ def use_of(pid: int) -> Use | None:
         return None
     descriptors = sum(1 for entry in _descriptors(pid) if not _is_memory(entry))
     return None if found is None else Use(int(found[1]) * 1024, descriptors, threads)
+
+
+def killable(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Return agents and ranks but those of the mesh that stays: none of its processes is killed."""
+    return [
+        process for process in processes if not any(map(_is_steady, (process, *_below(process.pid, recursive=False))))
+    ]
+
+
+def _is_steady(process: psutil.Process) -> bool:
+    try:
+        return process.cmdline()[:1] != [] and process.cmdline()[0].startswith(f"meshrt: {STEADY} rank")
+    except psutil.NoSuchProcess:
+        return False
 
 
 def agents_of(root: int) -> list[psutil.Process]:

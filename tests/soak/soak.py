@@ -35,6 +35,8 @@ PROGRAM = Path(__file__).with_name("program.py")
 ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 #: Seconds between two looks at all processes.
 EVERY = 1.0
+#: Seconds after which each kind of process has been there for a trend, by several times what that takes.
+LONG_ENOUGH = 240.0
 #: Seconds within which nothing is left of a program whose root was killed: twice the promise, on a busy machine.
 GONE = 10.0
 #: What a value may have grown by in a whole run and still count as noise. Bytes for memory and segments.
@@ -92,6 +94,8 @@ class Soak:
         self._env = environment()
         self._clients = Clients(options.folder, self._env, self.findings.append)
         self._chaos = Chaos(options.seed, self._clients, options.disk, options.busier)
+        #: Seconds of the generation in which slopes are measured.
+        self._measured = 0.0
         self._series: dict[tuple[str, str], Series] = collections.defaultdict(Series)
         self._ended: collections.Counter[str] = collections.Counter()
         self._meshes = 0
@@ -126,6 +130,8 @@ class Soak:
         finally:
             self._chaos.calm()
             self._end(program, output)
+        if number == 0:
+            self._measured = seconds
         self._take(report)
 
     def _watch(self, program: subprocess.Popen[bytes], seconds: float, *, sampled: bool) -> None:
@@ -189,9 +195,11 @@ class Soak:
     def table(self) -> str:
         """Return what a person reads: calls, faults, slopes, findings."""
         rows = []
-        for kind in ("root", "agent", "rank", "program"):
-            for what in ("memory", "descriptors", "threads", "segments", "files"):
+        for kind in ("root", "agent", "rank"):
+            for what in ("memory", "descriptors", "threads"):
                 rows += self._row(kind, what)
+        for what in ("segments", "files"):
+            rows += self._row("program", what)
         counts = [
             *(("calls", how, count) for how, count in sorted(self._ended.items())),
             ("meshes", "made", self._meshes),
@@ -219,6 +227,8 @@ class Soak:
             if value == what and name.split()[0] == kind and (trend := series.trend()) is not None
         ]
         if not trends:
+            if self._measured >= LONG_ENOUGH:
+                self.findings.append(f"{what} of {kind} was not measured: none was there for long enough")
             return []
         unit = 1 << 20 if what in ("memory", "segments") else 1
         worst = max(trends, key=lambda trend: trend.last - trend.first)
