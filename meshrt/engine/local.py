@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshrt.engine.agent_process import start_agent, take_early
+from meshrt.errors import describe_exit
 from meshrt.host.family import is_of_block
 from meshrt.host.osutil import kill_child, kill_run
 from meshrt.mesh.engine import Placed, Program, Request
@@ -21,17 +22,23 @@ from meshrt.wire.frames import control_decoder
 
 __all__ = ["LocalAgent", "LocalEngine", "Started"]
 
+#: Seconds from the end of the link of an agent to that of its process.
+_ENDS = 0.1
+
 
 class Started:
     """A process of this machine that is an agent, or has started one elsewhere."""
-
-    hint = ""
 
     def __init__(self, host: str, mark: str, process: subprocess.Popen[bytes]) -> None:
         self.host = host
         self.mark = mark
         self.stderr = process.stderr
         self._process = process
+
+    @property
+    def hint(self) -> str:
+        """See `Placed.hint`."""
+        return ""
 
     def kill(self) -> None:
         """Kill it. An agent elsewhere ends with its link."""
@@ -62,6 +69,14 @@ class LocalAgent(Started):
         super().__init__(host, mark, process)
         self.link = link
         self.address = HostAddress(machine_of(process.pid), process.pid, directory)
+
+    @property
+    def hint(self) -> str:
+        """How its process has ended. It has closed its link, and ends: that is waited for for a moment."""
+        if not self.wait(_ENDS):
+            return ""
+        status = self._process.returncode
+        return f"its process {describe_exit(status, None) if status >= 0 else describe_exit(None, -status)}"
 
     def undo(self) -> None:
         """End one that is not used."""

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -83,7 +84,8 @@ class Link:
 
     def __init__(self, sock: Connection, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        with contextlib.suppress(OSError):  # the kernel's own size will do
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.sock: Connection = sock
         self._fd = sock.fileno()
         self._decoder = decoder or FrameDecoder()

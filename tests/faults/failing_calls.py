@@ -67,13 +67,17 @@ class Cell:
 
     def judge(self) -> None:
         """A failure names what has failed."""
-        said = "\n".join((*self.failed.values(), self.printed)).lower()
-        names = [self.error, os.strerror(getattr(errno, self.error)), *SAID_BY_PYTHON.get(self.function, ())]
-        if self.failed and not any(name.lower() in said for name in names):
+        if self.failed and not self.is_named():
             self.complain("no error names it")
         for name, text in self.failed.items():
             if text.startswith(("HANGS", "ESCAPES")):
                 self.complain(f"{name} {text.split()[0].lower()}")
+
+    def is_named(self) -> bool:
+        """Whether an error, or a line on the terminal, says what has failed."""
+        said = "\n".join((*self.failed.values(), self.printed)).lower()
+        names = [self.error, os.strerror(getattr(errno, self.error)), *SAID_BY_PYTHON.get(self.function, ())]
+        return any(name.lower() in said for name in names)
 
     def complain(self, text: str) -> None:
         self.wrong = f"{self.wrong}; {text}" if self.wrong else text
@@ -186,10 +190,14 @@ class Site:
         start = self.output.stat().st_size
         cell.failed = self._disturbed_round(cell)
         cell.met = self.faults.failed > 0
-        agent, pids = self.agent, self.pids
+        agent, pids, disturbed = self.agent, self.pids, self.number
         left = self.round()
-        cell.printed = _since(self.output, start)
+        cell.printed = self._printed(start, left)
         cell.judge()
+        if "call" not in cell.failed and f"line {disturbed}\n" not in cell.printed and not cell.is_named():
+            cell.complain(f"what a rank has printed is lost: line {disturbed}")
+        if "call" not in left and f"line {self.number}\n" not in cell.printed:
+            cell.complain(f"afterwards, what a rank has printed is lost: line {self.number}")
         if not is_alive(agent):
             cell.complain("the agent has ended")
         dead = [rank for rank, pid in enumerate(pids) if not is_alive(pid)]
@@ -214,6 +222,15 @@ class Site:
                 cell.complain(f"open since: {more}")
             return again
         return after
+
+    def _printed(self, start: int, failed: dict[str, str]) -> str:
+        """Return what was printed since ``start``, when the line of the last round has come, or will not."""
+        deadline = time.monotonic() + LONG
+        while True:
+            printed = _since(self.output, start)
+            if "call" in failed or f"line {self.number}\n" in printed or time.monotonic() > deadline:
+                return printed
+            time.sleep(0.01)
 
     def _disturbed_round(self, cell: Cell) -> dict[str, str]:
         with self.faults.failing(self.target(cell.process), cell.function, getattr(errno, cell.error), skip=cell.nth):

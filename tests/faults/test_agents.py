@@ -76,7 +76,7 @@ def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
         wait_until(lambda: len(getattr(victims.pid.call().exception(LONG), "others", ())) == len(lost) - 1, LONG)
         pending = victims.pid.call()
     error = pending.exception(LONG)
-    assert isinstance(error, HostLost)
+    assert isinstance(error, HostLost) and "is gone (its process was killed by SIGKILL)" in str(error)
     assert [error.rank, *(place.rank for place in error.others)] == lost
     assert error.place.host and f"agent of host {error.place.host}" in str(error)
     (tmp_path / "gate").touch()
@@ -129,7 +129,7 @@ def test_work_that_is_lost_with_its_agent_while_the_mesh_ends_is_a_failure() -> 
     """As it is where a rank dies then. It was told to nobody, and the exit status was 0."""
     done = run_python("-c", LOST_AT_THE_END)
     assert done.returncode == 1 and "went on" in done.stdout
-    assert "ranks of mesh1, which was being stopped" in done.stderr
+    assert "ranks of mesh1 (its process was killed by SIGKILL), which was being stopped" in done.stderr
     assert "ROOT CAUSE  host " in done.stderr
 
 

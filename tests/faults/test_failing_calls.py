@@ -17,6 +17,10 @@ from tests.support.programs import environment
 PROGRAM = "tests.faults.failing_calls"
 #: What a cell may be about; "new" ranks are those that start meanwhile as well as those that are there.
 PROCESSES = ("root", "agent", "new rank")
+#: What an agent calls as it begins.
+BEGINS = (
+    "accept4,bind,connect,epoll_create1,epoll_ctl,eventfd,listen,memfd_create,open64,pipe2,pthread_create,socketpair"
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,14 @@ def test_a_call_fails_while_a_program_begins(built: Path, tmp_path: Path) -> Non
     """The script says so, leaves nothing, and begins again."""
     found = cells(built, tmp_path, "new root", 2, "epoll_create1,eventfd,mkdir,pipe2,socketpair,vfork")
     assert sum(cell["met"] for cell in found) > len(found) // 3  # on a loaded machine it makes fewer calls
+
+
+@pytest.mark.nightly
+@pytest.mark.row("O8")
+@pytest.mark.timeout(600)
+def test_a_call_fails_while_an_agent_begins(built: Path, tmp_path: Path) -> None:
+    """The script says which one, leaves nothing, and begins again."""
+    assert cells(built, tmp_path, "new agent", 2, BEGINS)
 
 
 @pytest.mark.nightly

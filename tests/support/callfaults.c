@@ -24,7 +24,9 @@
     X(posix_fallocate64, NUMBER) X(pread64, MINUS) X(pthread_create, NUMBER) X(pwrite64, MINUS) X(read, MINUS) \
     X(readdir64, NOTHING) X(recv, MINUS) X(recvmsg, MINUS) X(rename, MINUS) X(send, MINUS) X(sendmsg, MINUS) \
     X(setsockopt, MINUS) X(socket, MINUS) X(socketpair, MINUS) X(stat64, MINUS) X(lstat64, MINUS) X(unlink, MINUS) \
-    X(vfork, MINUS) X(waitpid, MINUS) X(wait4, MINUS) X(write, MINUS) X(writev, MINUS)
+    X(vfork, MINUS) X(waitpid, MINUS) X(wait4, MINUS) X(write, MINUS) X(writev, MINUS) X(mkdirat, MINUS) \
+    X(renameat, MINUS) X(unlinkat, MINUS) X(fstatat64, MINUS) X(fsync, MINUS) X(flock, MINUS) X(fallocate, MINUS) \
+    X(epoll_pwait, MINUS) X(rmdir, MINUS) X(readlinkat, MINUS)
 
 /* Those that Python reaches by their number. */
 #define NUMBERED(X) X(pidfd_open) X(pidfd_send_signal)
@@ -84,6 +86,9 @@ static int fails(int function) {
     return c->error;
 }
 
+/* In place of vfork, which would return twice here; as there, no library is told of it. */
+#define FORK "_Fork"
+
 /* Any of them, by its registers: no argument is a floating point number. */
 typedef long (*any)(long, long, long, long, long, long);
 
@@ -92,7 +97,7 @@ typedef long (*any)(long, long, long, long, long, long);
     long fail_##name(long a, long b, long c, long d, long e, long f) { \
         static any real; \
         if (!real) \
-            real = (any)dlsym(RTLD_NEXT, F_##name == F_vfork ? "fork" : #name); /* vfork would return twice here */ \
+            real = (any)dlsym(RTLD_NEXT, F_##name == F_vfork ? FORK : #name); \
         int error = fails(F_##name); \
         if (!error) \
             return real(a, b, c, d, e, f); \

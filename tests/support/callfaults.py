@@ -115,14 +115,20 @@ ERRORS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("fork", "vfork", "pthread_create"), (errno.EAGAIN, errno.ENOMEM)),
     **dict.fromkeys(("mmap64", "madvise"), (errno.ENOMEM,)),
     **dict.fromkeys(("epoll_ctl",), (errno.ENOMEM, errno.ENOSPC)),
-    **dict.fromkeys(("epoll_wait", "poll", "waitpid", "wait4"), (errno.EINTR,)),
-    **dict.fromkeys(("bind", "ftruncate64", "mkdir", "rename"), _FILLS),
-    **dict.fromkeys(("posix_fallocate64",), (errno.ENOSPC, errno.EINTR)),
+    **dict.fromkeys(("epoll_wait", "epoll_pwait", "poll", "waitpid", "wait4"), (errno.EINTR,)),
+    **dict.fromkeys(("bind", "ftruncate64", "mkdir", "mkdirat", "rename", "renameat"), _FILLS),
+    **dict.fromkeys(("fallocate", "posix_fallocate64"), (errno.ENOSPC, errno.EINTR)),
+    **dict.fromkeys(("fsync",), _FILLS),
+    **dict.fromkeys(("dup2", "fcntl64"), (errno.EMFILE,)),
+    **dict.fromkeys(("fopen64",), (errno.EMFILE, errno.ENOMEM)),
+    **dict.fromkeys(("flock",), (errno.EINTR, errno.ENOLCK)),
+    **dict.fromkeys(("listen", "setsockopt"), (errno.ENOMEM,)),
     **dict.fromkeys(("pwrite64", "write", "writev"), (errno.ENOSPC, errno.EIO, errno.EINTR)),
     **dict.fromkeys(("pread64", "read", "readdir64"), (errno.EIO, errno.EINTR)),
     **dict.fromkeys(("recv", "recvmsg", "send", "sendmsg"), (errno.ENOMEM, errno.EINTR)),
     **dict.fromkeys(("connect",), (errno.ENOMEM, errno.EINTR)),
-    **dict.fromkeys(("fstat64", "stat64", "lstat64", "unlink"), (errno.ENOMEM, errno.EIO)),
+    **dict.fromkeys(("fstat64", "fstatat64", "stat64", "lstat64", "readlinkat"), (errno.ENOMEM, errno.EIO)),
+    **dict.fromkeys(("rmdir", "unlink", "unlinkat"), (errno.ENOMEM, errno.EIO)),
 }
 _UVLOOP = "uvloop's library ends the process if an eventfd cannot be read or written, which no kernel refuses"
 #: Cells that are left out, with the reason.
@@ -130,4 +136,4 @@ LEFT_OUT = {
     **{("root", function, error): _UVLOOP for function in ("read", "write") for error in ("EIO", "ENOSPC")},
     ("rank", "mmap64", "ENOMEM"): "a thread of Python that gets no memory for its first call is waited for, for ever",
 }
-"""The rest is not called, or cannot fail for want of anything: the answers of `fcntl`, `ioctl` and their like."""
+"""The rest is not called, or cannot fail for want of anything: `getsockopt`, `ioctl`, `kill`."""
