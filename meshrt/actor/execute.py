@@ -34,6 +34,7 @@ from meshrt.store.store import encode_result
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.errors import error_to_wire
+from meshrt.wire.exceptions import sendable
 from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import ABORTED, ERROR, NO_ERROR, NO_REPLY, RESULT, STOPPED_ITSELF, STORED
@@ -103,7 +104,7 @@ class Execution(msgspec.Struct, eq=False):
 def _encoded(error: BaseException | None) -> tuple[Sequence[codec.Part], list[int]]:
     """Pickle an exception, or not: its data is complete, the object is optional."""
     try:
-        parts, lengths = codec.encode(error)
+        parts, lengths = codec.encode(error and sendable(error))
     except (codec.EncodeError, KeyboardInterrupt):
         return [], []
     return (parts, lengths) if sum(lengths) <= _EXCEPTION_MAX else ([], [])

@@ -16,6 +16,7 @@ from meshrt.store.store import encode_result
 from meshrt.transport.process import current_runtime
 from meshrt.wire import codec
 from meshrt.wire.errors import error_to_wire
+from meshrt.wire.exceptions import sendable
 from meshrt.wire.frames import Buffer, pack_header, split_frames
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import ERROR, NO_ERROR, RESULT, STORED
@@ -96,7 +97,7 @@ class Response:
         """Answer with an exception."""
         self._begin()
         try:
-            parts, lengths = codec.encode(error)
+            parts, lengths = codec.encode(sendable(error))
         except (codec.EncodeError, MemoryError, KeyboardInterrupt):  # the last one raised by its own __reduce__
             parts, lengths = [], []  # its text is complete
         described = error_to_wire(describe_exception(error))

@@ -29,6 +29,7 @@ from meshrt.transport.queues import LOOP_LIMIT
 from meshrt.transport.threads import may_wait
 from meshrt.wire import codec
 from meshrt.wire.addresses import MeshAddress
+from meshrt.wire.exceptions import sendable
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import PORT, PORTS
 from meshrt.wire.refused import argument_refused
@@ -85,7 +86,7 @@ class Port(Generic[T]):
     def exception(self, error: BaseException) -> None:
         """Send an exception, which the receiver's ``recv()`` raises. Else as `send`."""
         try:
-            self._send(error, is_error=True)
+            self._send(sendable(error), is_error=True)
         except ArgumentNotSerializable:
             self._send(MeshError(f"{codec.describe(error)}: {codec.text_of(error)}"), is_error=True)
 

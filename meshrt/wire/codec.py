@@ -318,10 +318,18 @@ def _pickler_class() -> type:
         build, facts = cp._code_reduce(code)
         return _with_file, (source.alias_of(code) or code.co_filename, build, *facts)
 
+    def reduce_cached(function: Any) -> object:
+        # By its name, as pickle does, where other processes find it so.
+        wrapped = function.__wrapped__
+        if cp._should_pickle_by_reference(wrapped):
+            return str(function.__qualname__)
+        return _cached, (wrapped, function.cache_parameters())
+
     class SourcePickler(cp.Pickler):  # type: ignore[misc]
         """cloudpickle that keeps the file of code, or gives it a name under which its source can be asked for."""
 
-        _table: ClassVar = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
+        _own: ClassVar = {types.CodeType: reduce_code, functools._lru_cache_wrapper: reduce_cached}
+        _table: ClassVar = collections.ChainMap(_own, cp.Pickler.dispatch_table)
 
         def __init__(self, file: io.BytesIO, callback: _Buffers, reducers: Reducers) -> None:
             self.dispatch_table = self._table.new_child(dict(reducers))  # which the pickler looks up when it is made
@@ -334,6 +342,11 @@ def _pickler_class() -> type:
             return super()._dynamic_function_reduce(func)
 
     return SourcePickler
+
+
+def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> object:
+    """Return an unpickled function that keeps its results: it has none yet."""
+    return functools.lru_cache(**parameters)(function)
 
 
 def _with_file(name: str, build: Callable[..., types.CodeType], *facts: object) -> types.CodeType:
