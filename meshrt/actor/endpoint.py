@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -125,7 +125,21 @@ class EndpointSpec(msgspec.Struct, frozen=True):
             try:
                 self.signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{self.name}() {error}") from None
+                raise TypeError(f"{self.name}() {self._misfit(kwargs) or error}") from None
+
+    def _misfit(self, kwargs: Mapping[str, object]) -> str:
+        """Say which keyword is not known: of one that is misspelt, Python says that another is missing."""
+        parameters = self.signature.parameters.values()
+        if any(each.kind is each.VAR_KEYWORD for each in parameters):
+            return ""
+        known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        wrong = next((name for name in kwargs if name not in known), None)
+        if wrong is None:
+            return ""
+        import difflib  # start-up: for an error only
+
+        near = difflib.get_close_matches(wrong, known, n=1)
+        return f"got an unexpected keyword argument {wrong!r}" + (f": did you mean {near[0]!r}?" if near else "")
 
     def __str__(self) -> str:
         """Return name and signature as they are written: Python quotes annotations that are texts."""

@@ -23,9 +23,10 @@ COMMAND = Command(
     Group.BREAKS,
     record={
         "breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with", "hits", "lines", '
-        '"problems", "left"}]` (`"hits"`: `{count: ranks}`; `"lines"`: `{line that it was moved to: ranks}`; '
-        '`"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks that the IDE '
-        "of `goes_with` has left, where it stops nothing)",
+        '"problems", "left", "pending"}]` (`"hits"`: `{count: ranks}`; `"lines"`: `{line that it was moved to: '
+        'ranks}`; `"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks that '
+        'the IDE of `goes_with` has left, where it stops nothing; `"pending"`: ranks where nothing like that is '
+        "loaded, if that is so on all)",
         "problems": "`{why: ranks}` that have not told",
         "meshes": "the names of all meshes by their id",
     },

@@ -23,7 +23,9 @@ def _wait(prompt: Prompt, arguments: Arguments) -> Outcome:
     seconds = arguments["seconds"]
     found = prompt.client.ask(Wait(**arguments), timeout=seconds + 10)
     if found.missing:
-        return Outcome(f"not stopped within {seconds:g} s: {count_ranks(found.missing)}", plain(found), ok=False)
+        text = f"not stopped within {seconds:g} s: {count_ranks(found.missing)}"
+        text += f"; stopped: {count_ranks(found.stopped)}" if found.stopped else ""
+        return Outcome(text, plain(found), ok=False)
     return Outcome(f"stopped: {count_ranks(found.stopped)}", plain(found))
 
 

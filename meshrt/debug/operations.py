@@ -409,12 +409,14 @@ class BreakShown(BreakRow, frozen=True):
         lines: Other lines where it was set.
         problems: Why it stops nothing.
         left: The ranks that the IDE whose session it belongs to has left.
+        pending: Those on which nothing like its place is loaded, if that is so on all.
     """
 
     hits: Mapping[str, RankSets]
     lines: Mapping[str, RankSets]
     problems: Mapping[str, RankSets]
     left: RankSets
+    pending: RankSets
 
 
 class BreaksShown(Data, frozen=True):

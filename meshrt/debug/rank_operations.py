@@ -297,6 +297,7 @@ class BreakHit(Data, frozen=True, array_like=True):
         line: As in `BreakState`.
         problem: Why it stops nothing, or the error of its condition; "": none.
         left: It stops nothing any more: its IDE has detached from this rank.
+        pending: Nothing like its place is loaded.
     """
 
     id: int
@@ -304,6 +305,7 @@ class BreakHit(Data, frozen=True, array_like=True):
     line: int
     problem: str
     left: bool
+    pending: bool
 
 
 class BreakHits(Data, frozen=True):

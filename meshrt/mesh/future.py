@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, cast
 
 from meshrt.errors import CallTimeout, RankPlace
 from meshrt.transport.driver import Driver
@@ -232,6 +232,12 @@ class Future(Pending, Generic[T_co]):
             finally:
                 del self, error  # as in `get`
         return self._value
+
+    if not TYPE_CHECKING:  # type checkers know the attributes
+
+        def __getattr__(self, name: str) -> Never:
+            advice = "" if name.startswith("_") else ": .get() waits for its value and returns it"
+            raise AttributeError(f"a Future has no attribute {name!r}{advice}", name=name, obj=self)
 
     def __repr__(self) -> str:
         state = "pending" if not self.finished else "failed" if self._error is not None else "done"

@@ -355,14 +355,14 @@ class Targets:
         """
         selection = parse(text) if text.strip() else None
         found = []
-        problem: SelectionError | None = None
+        problems: list[tuple[int, SelectionError]] = []
         for actor in actors:
             try:
                 found.append(self.select_of(actor, "") if selection is None else self._evaluate(actor, selection))
             except SelectionError as error:
-                problem = error
-        if problem is not None and not found:
-            raise problem
+                problems.append((len(actor.mesh.shape), error))
+        if problems and not found:
+            raise max(problems, key=lambda problem: problem[0])[1]  # of a singleton it would say little
         return found
 
 

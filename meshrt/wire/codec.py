@@ -320,10 +320,10 @@ def _pickler_class() -> type:
 
     def reduce_cached(function: Any) -> object:
         # By its name, as pickle does, where other processes find it so.
-        wrapped = function.__wrapped__
-        if cp._should_pickle_by_reference(wrapped):
+        found = cp._lookup_module_and_qualname(function)
+        if found is not None and not cp._is_registered_pickle_by_value(found[0]):
             return str(function.__qualname__)
-        return _cached, (wrapped, function.cache_parameters())
+        return _cached, (function.__wrapped__, function.cache_parameters())
 
     class SourcePickler(cp.Pickler):  # type: ignore[misc]
         """cloudpickle that keeps the file of code, or gives it a name under which its source can be asked for."""

@@ -266,6 +266,9 @@ class Breaks:
             lines=said(lambda each: each.line),
             problems=said(lambda each: each.problem),
             left=_by_mesh([address for each, ranks in told if each.left for address in ranks]),
+            pending=_by_mesh([address for _, ranks in told for address in ranks])
+            if all(each.pending for each, _ in told)
+            else {},
         )
 
     async def post_mortem(self, client: ToolClient, asked: PostMortemModes) -> Modes:

@@ -25,6 +25,9 @@ __all__ = ["Answers"]
 _MANY = 16
 _EVERY = "(-v shows every one)"
 
+#: What is said of an answer that is the same as another, and of one that is so but for addresses.
+_SAME = "the same"
+_ALIKE = "alike: what is in objects that show only an address is not compared (compare vars(...) of them)"
 #: Lines of an answer that are shown at least, however many different ones there are.
 _LEAST_LINES = 10
 #: Lines up to which the answer that others are compared with is shown above the differences.
@@ -218,7 +221,8 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | Non
     for ranks, text in groups:
         others = [rank for rank in ranks if rank != against]
         if without_addresses(text) == without_addresses(reference.text):
-            lines += [f"[{prefix}{fold_ranks(others)}] the same"] if others else []
+            how = _SAME if text == without_addresses(text) else _ALIKE
+            lines += [f"[{prefix}{fold_ranks(others)}] {how}"] if others else []
             continue
         facts = next(answer.facts for answer in members if answer.rank == ranks[0])
         items = dict_difference(facts, reference.facts)

@@ -84,7 +84,9 @@ def run_prompt(program: tools.Program) -> int:
     try:
         _greet(terminal, client, empty="nothing is stopped yet; stops are announced here")
         code = repl.run()
-        if not terminal.interactive:
+        if terminal.interactive:
+            _farewell(terminal, client)
+        else:
             _tell_left(client, repl, code)
         return code
     finally:

@@ -200,7 +200,8 @@ def breakpoints(rows: Sequence[BreakRow], meshes: Mapping[str, str]) -> str:
         )
         hit = f": hit {hits}" if hits else ""
         moved = _moved(row.lines, meshes) if isinstance(row, BreakShown | BreakSet) else ""
-        lines.append(f"{row.id}  {row.place}{moved}{condition} on {row.selection}{once}{goes}{hit}")
+        waits = ", pending: nothing like that is loaded yet" if shown is not None and shown.pending else ""
+        lines.append(f"{row.id}  {row.place}{moved}{condition} on {row.selection}{once}{goes}{waits}{hit}")
         lines += problems(shown.problems, meshes, "   ") if shown is not None else []
     return escaped("\n".join(lines))
 

@@ -211,7 +211,10 @@ class BreakTable:
 
     def hits(self) -> list[BreakHit]:
         """Return what has become of each breakpoint."""
-        return [BreakHit(row.id, row.hits, row.line, row.trouble, row.left) for row in self._now.rows.values()]
+        return [
+            BreakHit(row.id, row.hits, row.line, row.trouble, row.left, row.state == "pending")
+            for row in self._now.rows.values()
+        ]
 
     def replace(self, specs: Iterable[BreakSpec], actors: Sequence[ActorState]) -> None:
         """Replace the table; rows that stay keep their hits and where they are bound. On the control thread."""

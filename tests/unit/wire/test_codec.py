@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import pickle
 import sys
 import threading
@@ -124,6 +125,32 @@ def test_what_main_defines_goes_by_value(monkeypatch: pytest.MonkeyPatch) -> Non
     parts, lengths = encode(space["OfMain"]())
     monkeypatch.delattr(main, "OfMain")
     assert decode(b"".join(bytes(part) for part in parts), lengths).get() == 3
+
+
+def test_a_function_of_main_that_keeps_its_results_goes_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the results; so does a method of that kind, in a class that goes by value."""
+    main = sys.modules["__main__"]
+    space: dict[str, Any] = {"__name__": "__main__", "functools": functools}
+    exec(
+        "@functools.lru_cache(maxsize=7)\ndef twice(x): return 2 * x\n"
+        "class Doubling:\n    @functools.cache\n    def twice(self, x): return twice(x)",
+        space,
+    )
+    for name in ("twice", "Doubling"):
+        monkeypatch.setattr(main, name, space[name], raising=False)
+    space["twice"](1)
+    encoded = [encode(value) for value in (space["twice"], space["Doubling"]())]
+    for name in ("twice", "Doubling"):
+        monkeypatch.delattr(main, name)
+    twice, doubling = (decode(b"".join(map(bytes, parts)), lengths) for parts, lengths in encoded)
+    assert twice.cache_info().currsize == 0 and twice.cache_parameters() == {"maxsize": 7, "typed": False}
+    assert (twice(4), doubling.twice(4), doubling.twice(4)) == (8, 8, 8)
+    assert type(doubling).twice.cache_info().hits == 1
+
+
+def test_such_a_function_of_a_module_goes_by_name() -> None:
+    value = codec._pickler_class, lambda: None  # the second has all go by cloudpickle
+    assert back(value)[0] is codec._pickler_class
 
 
 def test_what_a_module_defines_goes_by_name() -> None:

@@ -38,8 +38,8 @@ def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
                              for mesh in ("m1", "m2")],
             "debug.hits": [
                 Group("m1", (0, 1), "answered",
-                      {"breaks": [[1, 2, 4, "raised", False]]}, {}),
-                Group("m2", (1, 2), "answered", {"breaks": [[1, 2, 5, "", False]]}, {}),
+                      {"breaks": [[1, 2, 4, "raised", False, False]]}, {}),
+                Group("m2", (1, 2), "answered", {"breaks": [[1, 2, 5, "", False, False]]}, {}),
                 Group("m1", (2, 3), "silent", silent, {}),
                 Group("m2", (0, 3), "silent", silent, {}),
             ],
@@ -75,7 +75,9 @@ def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
                 Group("m1", (0, 1), "answered", {"breaks": [[1, "bound", 0, ""], [2, "bound", 0, ""]], "price": ""}, {})
             ],
             "debug.hits": [
-                Group("m1", (0, 1), "answered", {"breaks": [[1, 0, 0, "", True], [2, 0, 0, "", False]]}, {})
+                Group(
+                    "m1", (0, 1), "answered", {"breaks": [[1, 0, 0, "", True, False], [2, 0, 0, "", False, True]]}, {}
+                )
             ],
         },
     )
@@ -87,7 +89,8 @@ def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
     assert root.ask(ide, "debug.break", place="a.py:3", goes=1)["goes_with"] == ide.pid
     root.ask(person, "debug.break", place="a.py:4")
     assert shown() == [(1, ide.pid), (2, 0)]
-    assert [row["left"] for row in root.ask(person, "debug.breaks")["breaks"]] == [{"m1": [0, 1]}, {}]
+    rows = root.ask(person, "debug.breaks")["breaks"]
+    assert [(row["left"], row["pending"]) for row in rows] == [({"m1": [0, 1]}, {}), ({}, {"m1": [0, 1]})]
     root.leave(person)
     assert len(shown()) == 2
     root.leave(ide)
