@@ -87,11 +87,10 @@ if TYPE_CHECKING:
     from meshrt.mesh.actor_mesh import Endpoint
     from meshrt.mesh.channels import Channel, PortReceiver
     from meshrt.mesh.future import Future
-    from meshrt.mesh.host_mesh import HostMesh
     from meshrt.mesh.nursery import Nursery, nursery
     from meshrt.mesh.own_ranks import this_proc
     from meshrt.mesh.ports import Port
-    from meshrt.mesh.proc_mesh import ProcMesh, host_mesh, logs, this_host
+    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, host_mesh, logs, this_host
     from meshrt.mesh.program import shutdown_context
     from meshrt.mesh.restarts import Restart
     from meshrt.mesh.several import Accumulator, as_completed, gather, wait
@@ -125,8 +124,7 @@ _HOME = {
         "meshrt.mesh.nursery": "Nursery nursery",
         "meshrt.mesh.own_ranks": "this_proc",
         "meshrt.mesh.ports": "Port",
-        "meshrt.mesh.host_mesh": "HostMesh",
-        "meshrt.mesh.proc_mesh": "ProcMesh host_mesh logs this_host",
+        "meshrt.mesh.proc_mesh": "HostMesh ProcMesh host_mesh logs this_host",
         "meshrt.mesh.program": "shutdown_context",
         "meshrt.mesh.restarts": "Restart",
         "meshrt.mesh.several": "Accumulator as_completed gather wait",

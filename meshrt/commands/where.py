@@ -70,6 +70,7 @@ COMMAND = Command(
         "left_out": "how many meshes there are beyond",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
         "unread": "[errors that nobody has read](#errors-that-nobody-has-read)",
+        "script": 'where the script is, if all ranks wait for messages and it waits for none of them; or `""`',
     },
     processes=_PROCESSES,
 )

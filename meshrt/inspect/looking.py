@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 from msgspec.structs import replace
 
 from meshrt.hooks.services import RootServices, ToolClient
@@ -21,6 +24,7 @@ from meshrt.inspect.operations import (
 )
 from meshrt.inspect.records import ReadStacks, Record, StackFrame
 from meshrt.inspect.tree import Stacks
+from meshrt.inspect.visibility import own_line
 from meshrt.program.asking import gather_all
 from meshrt.program.program import program_of
 from meshrt.program.states import PostMortem
@@ -96,7 +100,9 @@ class Looking:
             stacks.add(group)
         stacks.waits.script(self._services.script_waits())
         stacks.unread = tuple(self._services.unread.values())
-        return stacks.answer()
+        found = stacks.answer()
+        joined = any(mesh.joined for mesh in known.meshes())  # then this process runs no script
+        return replace(found, script="" if joined or not stacks.is_idle() else _script_line())
 
     async def _printing(self, client: ToolClient, asked: FindOutput) -> Outputs:
         """Return the meshes and ranks with output: of an actor, of a selection, or of every mesh; each mesh once."""
@@ -122,6 +128,11 @@ class Looking:
             views = (actor.mesh.shape, *actor.views.values(), *(stop.view for stop in stops.values()))
             dims.update(dict.fromkeys(label for view in dict.fromkeys(views) if view for label in view.labels))
         return KnownNames(sorted(stopped), list(dims), stopped)
+
+
+def _script_line() -> str:
+    """Return where the main thread of the script is, which is a thread of this process."""
+    return own_line(sys._current_frames().get(threading.main_thread().ident or 0))
 
 
 def _record(post_mortem: PostMortem) -> Record:

@@ -197,10 +197,16 @@ class Waits(Data, frozen=True):
 
 
 class MergedStacks(Waits, frozen=True):
-    """The stacks of meshes; ``left_out``: number of further meshes."""
+    """The stacks of meshes.
+
+    Attributes:
+        left_out: Number of further meshes.
+        script: Where the script is, if all ranks wait for messages and it waits for none of them; "": it is not so.
+    """
 
     meshes: Sequence[MergedMesh] = ()
     left_out: int = 0
+    script: str = ""
 
 
 NO_STACKS = MergedStacks()

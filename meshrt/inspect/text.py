@@ -70,6 +70,8 @@ def render_stacks(
     waits = wait_lines(stacks)
     if waits:
         further += ["who waits for whom", *(f"  {line}" for line in waits)]
+    if stacks.script:
+        further.append(f"no rank has anything to do: the script is at {stacks.script}")
     if stacks.left_out:
         further.append(f"{_count(stacks.left_out, 'further mesh', 'es')} left out: name an actor or fewer ranks")
     return "\n".join([*lines, *(part for line in further for part in broken(line, columns, _FURTHER))])

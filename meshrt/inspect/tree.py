@@ -21,7 +21,7 @@ from meshrt.inspect.standstill import Standstill, reached, standstill
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waittext import doing, waits_of
 from meshrt.program.waits import SCRIPT, Key, Waiter, WaitGraph
-from meshrt.program.words import NOT_RUNNING, RUNNING, silence, why_unanswered
+from meshrt.program.words import IDLE, NOT_RUNNING, RUNNING, silence, why_unanswered
 from meshrt.selection import Shape
 
 __all__ = ["StackAnswer", "Stacks", "innermost"]
@@ -178,6 +178,12 @@ class Stacks:
         """Return what blocks actors of ranks that do not answer, as far as the answers show it."""
         add_collectives(self.waits, self._worlds)
         return standstill(self.waits, {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}, keys)
+
+    def is_idle(self) -> bool:
+        """Whether all actors wait for messages, and the script for none of them, as far as is known."""
+        trees = [tree for mesh in self.meshes.values() for tree in mesh.trees.values() if tree.kind == "actor"]
+        leaves = [leaf for tree in trees for _, leaf in tree.root.classes()]
+        return SCRIPT not in self.waits.nodes and all(leaf.state == IDLE for leaf in leaves)
 
     def _is_asked(self, key: Key) -> bool:
         return key[0] in self.meshes and key[1] in self.meshes[key[0]].asked

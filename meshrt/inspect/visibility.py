@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TypeVar
 
 from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES, STDLIB_FILES, is_library_file
+from meshrt.inspect.shortening import short_path
 
 __all__ = [
     "bottom_frame",
@@ -32,6 +33,7 @@ __all__ = [
     "is_plumbing",
     "is_plumbing_file",
     "own_index",
+    "own_line",
     "visible",
 ]
 
@@ -84,6 +86,16 @@ def own_index(filenames: Sequence[str]) -> int:
         if not is_hidden_file(filenames[index]) and not is_library_file(filenames[index])
     )
     return next(own, len(filenames) - 1)
+
+
+def own_line(frame: FrameType | None) -> str:
+    """Return the innermost line of a stack that the user wrote, ``"train.py:42, in prepare()"``, or ""."""
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if not is_hidden_file(file) and not is_library_file(file):
+            return f"{short_path(file)}:{frame.f_lineno}" + (f", in {name}()" if name.isidentifier() else "")
+        frame = frame.f_back
+    return ""
 
 
 def is_hidden(frame: FrameType) -> bool:

@@ -83,6 +83,10 @@ class _Called:
         ranks = tuple(ndslice[position] for position in missing[:_NAMED])
         return Wait(self.mesh_id, self.actor, self.endpoint, ranks, len(missing), any_of_them)
 
+    def running(self) -> Wait | None:
+        """See `Future.running`: those that have not answered."""
+        return self._wait()
+
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that names the ranks that have not answered for ``seconds``."""
         places = [self._target.place(position) for position in self._missing()]
@@ -211,11 +215,13 @@ class _Answers(_Called, Future[T]):
     def _withdraw(self, error: MeshError, *, interrupt: bool = False) -> bool:
         self._driver.refuse_if_forked()
         with self._lock:
-            if self.finished:
+            again = self.finished
+            if again and (self._withdrawn is None or self.ended or not interrupt):
                 return False
-            self._withdrawn = error
-        self._fail()
-        self._driver.wake()
+            self._withdrawn = self._withdrawn or error
+        if not again:
+            self._fail()
+            self._driver.wake()
         self._target.cancel(self._driver, self.call_id, interrupt=interrupt)
         return True
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, cast
 
 from meshrt.errors import CallTimeout, RankPlace
+from meshrt.hooks.facts import Wait
 from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import follows_from_interrupt
 from meshrt.transport.pending import Pending
@@ -116,6 +117,10 @@ class Future(Pending, Generic[T_co]):
         """Whether no rank runs it any more: after a cancellation, or the failure of a rank, others may. Any thread."""
         return self.finished
 
+    def running(self) -> Wait | None:
+        """Return the wait for ranks that run it still, although it may be done; None: none is known to. Any thread."""
+        return None
+
     def when_ended(self, callback: Callable[[], None]) -> None:
         """Call back when it has `ended`, once or more: on the thread that reads, which must not be blocked."""
         self.when_done(callback, background=False)
@@ -130,9 +135,10 @@ class Future(Pending, Generic[T_co]):
         Args:
             interrupt: Interrupt a ``def`` endpoint, too: an exception that is no ``Exception`` is raised there, once,
                 as soon as it runs Python code or is in a system call. Only that of the actor that has the main thread
-                of its process: the one that was spawned first.
+                of its process: the one that was spawned first. A call that was cancelled without, and that a rank runs
+                still, may be interrupted afterwards.
         Returns:
-            Whether it was cancelled: False if it is done, or is no call.
+            Whether it was cancelled, or interrupted: False if it is done, or is no call.
         """
         return False
 

@@ -359,6 +359,25 @@ class _Ended(Future[None]):
             self.finish()
             self._driver.wake()
 
+    @property
+    def tells(self) -> bool:
+        """See `Future.tells`: it is a wait for calls."""
+        return True
+
+    def overdue(self, seconds: float) -> CallTimeout:
+        """See `Future.overdue`: of the first call that a rank runs still."""
+        running = [call for call in tuple(self._calls) if not call.ended]
+        return running[0].overdue(seconds) if running else super().overdue(seconds)
+
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether a rank runs one of the calls still."""
+        return any(call.owed_by(mesh_id, rank) for call in tuple(self._calls) if not call.ended)
+
+    def awaited(self) -> Wait | None:
+        """See `Pending.awaited`: of the first call that a rank runs still."""
+        found = (call.running() for call in tuple(self._calls) if not call.ended)
+        return next((wait for wait in found if wait is not None), None)
+
     def _produce(self) -> None:
         """Return None: it has no value."""
 

@@ -318,7 +318,7 @@ def _pickler_class() -> type:
         build, facts = cp._code_reduce(code)
         return _with_file, (source.alias_of(code) or code.co_filename, build, *facts)
 
-    def reduce_cached(function: Any) -> object:
+    def reduce_cached(function: functools._lru_cache_wrapper[object]) -> object:
         # By its name, as pickle does, where other processes find it so.
         found = cp._lookup_module_and_qualname(function)
         if found is not None and not cp._is_registered_pickle_by_value(found[0]):
@@ -344,9 +344,9 @@ def _pickler_class() -> type:
     return SourcePickler
 
 
-def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> object:
+def _cached(function: Callable[..., object], parameters: Mapping[str, int | bool | None]) -> object:
     """Return an unpickled function that keeps its results: it has none yet."""
-    return functools.lru_cache(**parameters)(function)
+    return functools.lru_cache(**parameters)(function)  # type: ignore[arg-type]  # what `cache_parameters` has given
 
 
 def _with_file(name: str, build: Callable[..., types.CodeType], *facts: object) -> types.CodeType:

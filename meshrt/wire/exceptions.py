@@ -8,7 +8,7 @@ has set is sent.
 from __future__ import annotations
 
 import types
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from meshrt.wire.codec import own_attribute
 
@@ -19,7 +19,7 @@ E = TypeVar("E", bound=BaseException)
 
 def sendable(error: BaseException) -> object:
     """Return what to pickle for an exception; unpickled it is the exception, with its ``args`` and its attributes."""
-    kind: Any = type(error)
+    kind = type(error)
     own = kind.__reduce__ is not BaseException.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__
     made = isinstance(kind.__new__, types.BuiltinFunctionType) and isinstance(kind.__init__, types.FunctionType)
     return error if own or not made else _Sent(error)

@@ -235,6 +235,7 @@ def test_wrong_arguments_fail_at_the_call_with_pythons_text(adverb: str) -> None
         ((), {}, r"greet\(\) missing a required argument: 'name'"),
         (("a", "b"), {}, r"greet\(\) too many positional arguments"),
         (("a",), {"loud": 1}, r"greet\(\) got an unexpected keyword argument 'loud'"),
+        ((), {"nam": "a"}, r"greet\(\) got an unexpected keyword argument 'nam': did you mean 'name'\?"),
         (("a",), {"name": "b"}, r"greet\(\) multiple values for argument 'name'"),
     ]
     for args, kwargs, text in cases:

@@ -305,6 +305,18 @@ def test_a_plain_endpoint_is_interrupted_if_that_is_asked_for(code: Any, tmp_pat
     assert plain.slice(n=0).ping.call_one().get(WAIT) == "pong"
 
 
+def test_a_call_that_was_cancelled_and_runs_on_may_be_interrupted_afterwards(tmp_path: Path) -> None:
+    begun_at, ended_at = tmp_path / "begun", tmp_path / "ended"
+    plain = proc_mesh(n=1).spawn("plain", Plain)
+    call = plain.run.call_one(_spin, str(begun_at), str(ended_at), plain)
+    wait_until(begun_at.exists, WAIT)
+    assert call.cancel() and not call.cancel() and not call.ended
+    assert call.cancel(interrupt=True)
+    wait_until(lambda: ended_at.exists() and ended_at.read_text() == "CallInterrupt", WAIT)
+    wait_until(lambda: call.ended, WAIT)
+    assert not call.cancel(interrupt=True) and plain.ping.call_one().get(WAIT) == "pong"
+
+
 def test_an_interrupt_is_for_the_call_that_was_cancelled_alone(tmp_path: Path) -> None:
     plain = proc_mesh(n=1).spawn("plain", Plain)
     for _ in range(30):

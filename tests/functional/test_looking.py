@@ -197,3 +197,17 @@ def test_a_stopped_process_has_one_word_in_every_tool() -> None:
             assert seen() == [stopped, stopped]
     finally:
         connection.close()
+
+
+def test_where_the_script_is_while_no_rank_has_anything_to_do() -> None:
+    idle = proc_mesh(n=2).spawn("idle", Idle).get(WAIT)
+    program = tools.own_program()
+    assert program is not None
+    connection = tools.connect(program)
+    try:
+        wait_until(lambda: connection.ask(Where(), WAIT).script, WAIT, "all ranks are idle")
+        line = render_stacks(connection.ask(Where(), WAIT)).splitlines()[-1]
+        assert re.fullmatch(r"no rank has anything to do: the script is at \S+\.py:\d+, in \w+\(\)", line), line
+    finally:
+        connection.close()
+    assert idle.size() == 2

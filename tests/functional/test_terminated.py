@@ -120,6 +120,29 @@ def test_where_ranks_hang_is_kept_and_a_script_that_does_not_wait_has_no_handler
     assert "s, when SIGTERM ended the script" in kept and "you interrupted" not in kept
 
 
+def test_a_nursery_that_waits_for_the_end_of_its_calls(tmp_path: Path) -> None:
+    """One of them has failed: the others are cancelled, and a plain endpoint runs on."""
+    text = f"""{TRAINER}
+    @endpoint
+    def fail(self):
+        raise ValueError("on purpose")
+
+import meshrt
+mesh = proc_mesh(n=2, name="train")
+trainer, other = mesh.spawn("trainer", Trainer).get(), mesh.spawn("other", Trainer).get()
+with meshrt.nursery() as calls:
+    waits = calls.start(trainer.wait_for.call("/nowhere"))
+    print("up", flush=True)
+    time.sleep(1)  # until the first one runs
+    calls.start(other.fail.call())
+"""
+    with program(tmp_path, text=text) as running:
+        running.terminate()
+        _, err = running.communicate(timeout=40)
+        assert running.returncode == -signal.SIGTERM
+    assert "meshrt: trainer.wait_for(): no answer from 2 of 2 (ranks 0-1)" in err
+
+
 def test_the_second_one_ends_it_at_once(tmp_path: Path) -> None:
     """Here, the report cannot be printed: nobody reads it."""
     with program(tmp_path, "/nowhere", "full") as running:

@@ -221,7 +221,7 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | Non
     for ranks, text in groups:
         others = [rank for rank in ranks if rank != against]
         if without_addresses(text) == without_addresses(reference.text):
-            how = _SAME if text == without_addresses(text) else _ALIKE
+            how = _SAME if reference.text == without_addresses(reference.text) else _ALIKE
             lines += [f"[{prefix}{fold_ranks(others)}] {how}"] if others else []
             continue
         facts = next(answer.facts for answer in members if answer.rank == ranks[0])

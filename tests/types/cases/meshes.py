@@ -79,7 +79,7 @@ def every_mesh(counters: ActorMesh[Counter]) -> None:
     assert_type(counters.sizes, dict[str, int])
     assert_type(counters.size("dp"), int)
     assert_type(len(counters), int)
-    counters.stop(1)  # error
+    counters.stop("now")  # error
     counters.get("x")  # error
     print(counters.value)  # error
     counters.sizes = {}  # error

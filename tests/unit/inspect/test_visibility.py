@@ -7,10 +7,20 @@ import cmd
 import importlib
 import os
 import queue
+import re
+import sys
 import threading
+from pathlib import Path
 
 import meshrt
-from meshrt.inspect.visibility import cut, debugger_index, is_debugging_file, is_hidden_file, is_plumbing_file
+from meshrt.inspect.visibility import (
+    cut,
+    debugger_index,
+    is_debugging_file,
+    is_hidden_file,
+    is_plumbing_file,
+    own_line,
+)
 
 PACKAGE = os.path.dirname(meshrt.__file__)
 MAILBOX = os.path.join(PACKAGE, "actor", "mailbox.py")
@@ -49,3 +59,14 @@ def test_what_runs_at_a_prompt_is_shown_without_the_prompt() -> None:
     assert cut(list(range(8)), files) == [1, 6, 7]
     # A program of the user's may be made of these.
     assert cut(list(range(3)), [MAILBOX, USER, cmd.__file__]) == [1, 2]
+
+
+def test_the_innermost_line_of_the_user() -> None:
+    """Lines of libraries are passed over, and a lambda has no name."""
+    thread = threading.Thread(target=threading.Event().wait, args=(0.5,))
+    thread.start()
+    assert own_line(sys._current_frames().get(thread.ident or 0)) == "" and own_line(None) == ""
+    thread.join()
+    name = Path(__file__).name
+    assert re.fullmatch(rf".*{name}:\d+, in test_the_innermost_line_of_the_user\(\)", own_line(sys._getframe()))
+    assert re.fullmatch(rf".*{name}:\d+", own_line((lambda: sys._getframe())()))

@@ -193,6 +193,15 @@ def test_without_an_actor_all_that_have_such_ranks_are_meant_and_ranks_without_a
     assert only_head.names_of_ranks("m1") == {0: "head", 1: "left", 2: "head", 3: "left"}
 
 
+def test_the_error_of_a_selection_is_about_the_largest_mesh() -> None:
+    """Of a singleton it would say that there is one rank."""
+    one = Shape.from_extent({"n": 1})
+    single = MeshFacts("m0", "store", one, {0: "h0"}, alive=(0,), actors={"store": {0: one}}, started=100.0)
+    for meshes in ((single, MESH), (MESH, single)):
+        with pytest.raises(SelectionError, match="there are 4 ranks"):
+            program(*meshes).targets.everywhere("", "7")
+
+
 def test_a_selection_is_base_ranks_by_mesh() -> None:
     mesh = with_slices()
     other = MeshFacts("m2", "right", Shape.from_extent({"n": 2}), {0: "h0", 1: "h0"}, alive=(0, 1))

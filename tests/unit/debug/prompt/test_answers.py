@@ -173,7 +173,7 @@ def test_addresses_of_items_make_no_difference() -> None:
         "  lr: 2  (1)",
     ]
     assert differing({net: "1", "lr": "1"}, {other: "1", "lr": "2"}) == ["[1] 1 of its items differ", "  lr: 2  (1)"]
-    assert differing({net: "1"}, {other: "1"}) == ["[1] the same"]
+    assert differing({net: "1"}, {other: "1"})[0].startswith("[1] alike: what is in objects that show only an address")
     # Which of two keys is which cannot be told.
     assert differing({net: "1", other: "2"}, {net: "3", other: "2"})[0].startswith("[1] {'<Net object at 0x7f")
 
@@ -190,6 +190,8 @@ def test_difference_from_one_rank() -> None:
     assert "-b" in lines
     assert "+B" in lines
     assert "[0] the same" in lines
+    same, *_ = answered("<Net at 0x7f01aabbcc00>", "<Net at 0x7f01aabbcc77>").text(against=0).splitlines()[1:]
+    assert same.startswith("[1] alike: ") and "is not compared" in same
     assert answered("1").text(against=9).startswith("rank 9 is not among the ranks that were asked (0)")
 
 
@@ -251,7 +253,7 @@ def test_records_are_one_line_each_of_plain_json() -> None:
 def test_addresses_make_no_difference() -> None:
     answers = answered("<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabb>", "<Net object at 0x7f01ee>", "3")
     assert answers.text() == "[0-2] <Net object at 0x...>\n[3] 3"
-    assert answers.text(against=1).splitlines()[1] == "[0,2] the same"
+    assert answers.text(against=1).splitlines()[1].startswith("[0,2] alike: ")
     assert answered("<Net at 0x7f01aabbcc00>", "4").text() == "[0] <Net at 0x7f01aabbcc00>\n[1] 4"
     assert [answer["ranks"] for answer in answers.data()["answers"]] == [[0], [1], [2], [3]]
 
