@@ -24,6 +24,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
 from meshrt.inspect.facts import Facts
 from meshrt.inspect.operations import RankRow
+from meshrt.program.places import Place
 
 __all__ = [
     "Asked",
@@ -137,6 +138,7 @@ class Snapshot(RankRow, frozen=True, kw_only=True):
         text: What it has written since the last line.
         headline: After an exception: the exception in one line.
         code: The text of the line where it is stopped.
+        selected: The frame that a person looks at there, if it is another one; and the text of its line.
         sent: The last line that was sent.
         limits: What ends the wait of other ranks for this one, in lines.
     """
@@ -146,6 +148,7 @@ class Snapshot(RankRow, frozen=True, kw_only=True):
     text: str
     headline: str
     code: str
+    selected: tuple[Place, str] | None
     prompt: str
     sent: str
     limits: Sequence[str] = ()

@@ -112,6 +112,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
         endpoint: What runs there.
         view: The view through which the call came (`Shape.to_wire`); empty: the whole mesh.
         place: Where it is stopped, regardless of the frame that the user looks at.
+        selected: That frame, if it is another one.
         reason: Why: "breakpoint", "step", "interrupt", "post-mortem", "call", "return" or "exception".
         since: Epoch seconds.
         seq: Number of the prompt.
@@ -130,6 +131,7 @@ class Stopped(OfSession, frozen=True, tag="debug.stopped"):
     text: str = ""
     view: Sequence[object] = ()
     place: Place = NOWHERE
+    selected: Place = NOWHERE
     reason: str = ""
     since: float = 0.0
     facts: Facts | None = None

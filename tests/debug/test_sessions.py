@@ -396,3 +396,21 @@ def test_control_characters_of_a_rank_are_shown() -> None:
         assert len(shown) < 6000
         me("c")
     result.get(WAIT)
+
+
+def test_attach_shows_the_frame_that_is_selected_and_no_answer_again() -> None:
+    mesh = spawn(n=2)
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        me("attach debugee 1")
+        me("n")
+        assert "--Call--" in me("s")
+        me("detach")
+        assert "work()" in me("cast debugee ranks(1) u")
+        assert "42" in me("cast debugee ranks(1) p 6 * 7")
+        shown = me("attach debugee 1")
+        assert f"({line_of('after')})work()" in shown and "42" not in shown
+        me("detach")
+        me("continue")
+        assert result.get(WAIT) is not None

@@ -169,7 +169,7 @@ class Job:
     def _answered(self, session: Session) -> None:
         """Note that the terminal gets the session's text, unless it no longer waits for it."""
         if not self.left:
-            session.answered = self.client.id
+            session.answered = True
 
     def _push(self) -> None:
         self._scheduled = False

@@ -58,8 +58,8 @@ class Session:
     view: Shape | None = None
     #: Written since the last input: shown to a terminal that attaches (`text_for`).
     text: str = ""
-    #: The id of the terminal that was given the text as the answer to a request to many ranks; None: no such answer.
-    answered: int | None = None
+    #: The text was the answer to a request to many ranks: a terminal has shown it.
+    answered: bool = False
     state: str = STOPPED
     #: When it was resumed last (epoch seconds); 0: never.
     resumed_at: float = 0.0
@@ -88,12 +88,12 @@ class Session:
 
     def add_text(self, text: str) -> None:
         """Keep ``text`` for the next terminal that attaches; a long text is shortened to `TEXT_LIMIT`."""
-        before = self.text if self.answered is None else ""
-        self.text, self.answered = cap(before + text, TEXT_LIMIT), None
+        before = "" if self.answered else self.text
+        self.text, self.answered = cap(before + text, TEXT_LIMIT), False
 
-    def text_for(self, client: ToolClient) -> str:
-        """Return what a terminal that attaches is shown again; "" if it was the answer to a question of another one."""
-        return self.text if self.answered in (None, client.id) else ""
+    def text_for(self) -> str:
+        """Return what a terminal that attaches is shown; "" if it was an answer, which has been shown."""
+        return "" if self.answered else self.text
 
 
 class SessionTable:
@@ -197,7 +197,7 @@ class SessionTable:
         """Take in that a line was sent to ``session``; ``waiter`` receives its events from now on."""
         session.state = BUSY
         session.line = line
-        session.text, session.answered = "", None
+        session.text, session.answered = "", False
         session.waiter = waiter
 
     def remove(self, session: Session) -> None:

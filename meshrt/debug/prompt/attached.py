@@ -14,6 +14,7 @@ from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.shortening import LINES
+from meshrt.program.places import Place
 
 __all__ = ["Attached"]
 
@@ -57,12 +58,14 @@ class Attached:
         host = f" ({snapshot.host})" if snapshot.host else ""
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
         self._text(snapshot.text, self._prompt)
-        place = f"{snapshot.file}({snapshot.line}){snapshot.function}()"
+        at = Place(snapshot.file, snapshot.line, snapshot.function)
+        at, code = snapshot.selected or (at, snapshot.code)
+        place = f"{at.file}({at.line}){at.function}()"
         # What the rank wrote last may not say where it is. One that runs, or is on its way to a prompt, is nowhere.
         if snapshot.file and place not in snapshot.text:
             if snapshot.headline:
                 self._say(escaped(snapshot.headline) + "\n")
-            self._say(escaped(f"> {place}" + (f"\n-> {snapshot.code}" if snapshot.code else "")) + "\n")
+            self._say(escaped(f"> {place}" + (f"\n-> {code}" if code else "")) + "\n")
         if snapshot.breakpoint_error not in snapshot.text:  # the rank has written other text since
             self._say(escaped(snapshot.breakpoint_error) + "\n")
         for line in snapshot.limits:

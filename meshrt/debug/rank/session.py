@@ -304,6 +304,7 @@ class RankSession:
                 text=cap(text, self._line.limit),
                 view=[] if self.call.endpoint == "__cleanup__" else self.call.view,
                 place=self.place(),
+                selected=self.steps.selected(),
                 reason=self._reason,
                 since=self._since,
                 facts=within(facts, self._line.limit),

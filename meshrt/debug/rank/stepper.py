@@ -160,10 +160,18 @@ class Stepper:
 
     def place(self) -> Place:
         """Return where the thread is stopped, regardless of the frame that the user looks at. Any thread."""
+        return self._place(self._stopped_in)
+
+    def selected(self) -> Place:
+        """Return the frame that the user looks at, or no place if the thread is stopped in that one. Any thread."""
+        index = self._pdb.index if self._pdb.frames else self._stopped_in
+        return Place() if index == self._stopped_in else self._place(index)
+
+    def _place(self, index: int) -> Place:
         stack = self._pdb.frames
         if not stack:
             return Place()
-        frame, line = stack[self._stopped_in]
+        frame, line = stack[index]
         return Place(frame.f_code.co_filename, line or 0, frame.f_code.co_name)
 
     def take_mark(self, frame: FrameType) -> bool:
