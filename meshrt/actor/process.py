@@ -434,7 +434,18 @@ class RankProcess:
             call = None if serial is None else serial.context.call
             instance, owes, cls = mailbox.executor.actor, mailbox.executor.owed(), mailbox.executor.cls
             found.append(
-                ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls, owes, cls)
+                ActorState(
+                    mailbox.name,
+                    mailbox.thread,
+                    call,
+                    mailbox.loop,
+                    mailbox.task,
+                    instance,
+                    calls,
+                    owes,
+                    cls,
+                    mailbox.calls,
+                )
             )
         return found
 

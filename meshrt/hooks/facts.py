@@ -96,6 +96,8 @@ class ActorState(msgspec.Struct):
     owes: Sequence[str] = ()
     #: The user's class, once it is loaded.
     cls: type | None = None
+    #: How many calls it has begun so far.
+    begun: int = 0
 
     @property
     def script(self) -> Mapping[str, object] | None:

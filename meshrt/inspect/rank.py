@@ -73,6 +73,8 @@ class RankInspector:
         self._placed: dict[str, int] = {}
         #: The actors that were reported as idle.
         self._idle: set[str] = set()
+        #: How many calls each actor had begun at the last pulse: one that has served others since was not idle.
+        self._begun: dict[str, int] = {}
         #: The calls that were reported to the root as blocked.
         self._halted: dict[str, EndpointCall] = {}
 
@@ -119,6 +121,7 @@ class RankInspector:
             if self._told.pop(name, _Told()).state in NOT_RUNNING or name in self._idle:
                 self._report(name, "", RUNNING, 0.0)
             self._idle.discard(name)
+            self._begun.pop(name, None)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
             state, where = IDLE, None
@@ -134,7 +137,8 @@ class RankInspector:
             now = _Told(state, where, since, seen.waits)
             # That it runs is told only as the end of another state.
             changed = now != told and (state in NOT_RUNNING or told.state in NOT_RUNNING)
-            idle = state == IDLE == told.state
+            idle = state == IDLE == told.state and self._begun.get(actor.name) == actor.begun
+            self._begun[actor.name] = actor.begun
             if changed or idle != (actor.name in self._idle):
                 self._tell(actor.name, call, state if idle or state in NOT_RUNNING else RUNNING, mark, seen)
                 (self._idle.add if idle else self._idle.discard)(actor.name)
