@@ -102,6 +102,21 @@ def test_attach_opens_the_prompt() -> None:
         assert me.code == 0
 
 
+@pytest.mark.usefixtures("stopped")
+def test_attach_reads_lines_where_there_is_no_terminal() -> None:
+    typed = ["-m", "meshrt", "attach", "debugee", "2"]
+    done = subprocess.run(
+        [sys.executable, *typed],
+        input="p rank * 100\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0 and "attached to debugee 2" in done.stdout and "\n200\n" in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 def test_tab_completes() -> None:

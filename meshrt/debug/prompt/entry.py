@@ -163,8 +163,8 @@ def run_one(program: tools.Program, invocation: Invocation[Prompt], line: str, *
         repl = Repl(client, terminal, notices=False, record=Recorder(shown, DEBUG) if json else None)
     try:
         ok = repl.run_command(invocation, line)
-        if stays:
-            return repl.run()
+        if stays or (ok and invocation.command.stays and not json):
+            return repl.run()  # without a terminal: what comes on standard input
         return ExitCode.INTERRUPTED if repl.interrupted else ExitCode.OK if ok else ExitCode.FAILED
     except TimeoutError:
         raise MeshError("the program does not answer") from None
