@@ -57,8 +57,13 @@ class NoProgram(CommandUsageError):
 
 
 def command_of(program: Program, limit: int = _COMMAND) -> str:
-    """Return the command line of a program, at most ``limit`` characters of it; of the interpreter its name alone."""
+    """Return the command line of a program, at most ``limit`` characters of it; of the interpreter its name alone.
+
+    What `meshrt` itself runs begins with that word, however it was started: its script is what tells it from others.
+    """
     words = [os.path.basename(word) for word in program.argv[:1]] + program.argv[1:]
+    started = 3 if words[1:3] == ["-m", "meshrt"] else 2 if os.path.basename("".join(words[1:2])) == "meshrt" else 0
+    words = ["meshrt", *words[started:]] if started else words
     command = " ".join(shlex.join(words).split())  # what follows -c may have many lines
     return cut(command, limit)
 
