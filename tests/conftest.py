@@ -126,6 +126,7 @@ ONE_PYTHON = (
                 "links",
                 "load",
                 "other_user",
+                "other_user_joining",
                 "resources",
                 "reused_pids",
                 "root_death",
