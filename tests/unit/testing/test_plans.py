@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -151,9 +152,10 @@ def test_a_killed_process_is_waited_for(program: Program) -> None:
 def test_a_stopped_process_goes_on(by: str, program: Program, process: int) -> None:
     program.facts = MeshFacts("m", "train", SHAPE, pids={1: process})
     plan = begun(program, stop(1, at=call("step"), seconds=0.01 if by == "seconds" else None))
-    if by == "seconds":  # it is continued only once it is stopped
+    if by == "seconds":  # it is continued only once it is stopped, and then at once
         program.told(0, 1)
-        pause(process)
+        os.kill(process, signal.SIGSTOP)
+        assert os.waitid(os.P_PID, process, os.WCONTINUED) is not None
     else:
         program.told(0, 1)
         with pytest.raises(TimeoutError):
