@@ -168,7 +168,7 @@ def test_a_rank_at_a_breakpoint(tmp_path: Path) -> None:
     arrive(stander.slice(n=1), tmp_path, "stop_here")
     record = seen(1, state="stopped")
     assert [frame.function for frame in record["frames"]] == ["stop_here"]
-    assert where()[0][0]["state"] == "idle"
+    seen(0, state="idle")
 
 
 @pytest.mark.slow

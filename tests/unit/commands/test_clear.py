@@ -7,7 +7,7 @@ import pytest
 from tests.unit.commands.prompts import Prompt
 
 _ROW = {"id": 1, "place": "a.py:3", "condition": "", "once": False, "selection": "all", "ranks": None, "goes_with": 0}
-_SHOWN: dict[str, object] = {"hits": {}, "lines": {}, "problems": {}, "left": {}}
+_SHOWN: dict[str, object] = {"hits": {}, "lines": {}, "problems": {}, "left": {}, "pending": {}}
 
 
 @pytest.mark.parametrize(
