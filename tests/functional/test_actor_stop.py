@@ -71,6 +71,7 @@ class Sleeper(Noting):
 
     @endpoint
     def until_let_go(self, until: Path) -> None:
+        self.note("sleeps")
         while not until.exists():
             time.sleep(0.01)
 
@@ -170,9 +171,10 @@ def test_a_call_that_catches_the_interrupt_ends_as_it_likes(tmp_path: Path) -> N
 def test_what_cannot_be_interrupted_is_named(tmp_path: Path) -> None:
     """It does not run on the main thread. The grace is over at once, and the actor has five seconds to end."""
     mesh = proc_mesh(n=2)
-    mesh.spawn("first", Sleeper, tmp_path / "first")
+    mesh.spawn("first", Sleeper, tmp_path / "first").get(WAIT)
     sleeper = mesh.spawn("sleeper", Sleeper, tmp_path / "notes").get(WAIT)
     held = sleeper.slice(n=1).until_let_go.call_one(tmp_path / "let go")
+    begun(tmp_path / "notes")
     with pytest.raises(CallTimeout, match=r"sleeper\.stop\(\): no answer within 5 s from 1 of 2 \(rank 1 ") as late:
         sleeper.stop(grace=0)
     assert "mesh.stop()" in late.value.__notes__[0] and "you can wait again" not in str(late.value)
