@@ -57,7 +57,7 @@ class ConcurrentCalls:
         link = execution.context.link
         if not task.cancelled() or link is None:
             return
-        # Before its first step.
+        # It was cancelled before its first step: afterwards `_run` answers.
         if execution.withdrawn and execution.owes_answer():
             self._callers.withdrawn(link, execution.call_id)
         elif self._executor.is_cut and (answer := self._executor.cancelled(execution)):
