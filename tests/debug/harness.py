@@ -122,3 +122,13 @@ def person() -> Iterator[Person]:
         yield someone
     finally:
         someone.close()
+
+
+@contextmanager
+def attached(actor: str, rank: int) -> Iterator[Person]:
+    """A person at the prompt of a rank; all ranks of its actor are stopped."""
+    with person() as me:
+        me.wait(actor)
+        me(f"attach {actor} {rank}")
+        assert me.ok, me.terminal.shown
+        yield me

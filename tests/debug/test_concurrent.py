@@ -8,7 +8,7 @@ import pytest
 
 from meshrt import ActorError, ActorMesh, proc_mesh
 from tests.debug.actors import Debugee
-from tests.debug.harness import person
+from tests.debug.harness import attached, person
 from tests.debug.turns import Turns, line_of
 
 WAIT = 20
@@ -21,9 +21,7 @@ def spawn(**sizes: Any) -> ActorMesh[Turns]:
 def test_two_calls_are_stepped_in_turns() -> None:
     turns = spawn(gpus=2)
     first, second = turns.take.call(1), turns.take.call(10)
-    with person() as me:
-        me.wait("turns")
-        me("attach turns 1")
+    with attached("turns", 1) as me:
         assert f"({line_of('wait')})take()" in me("n")
         # The first call waits: the second one has its turn, and says so.
         shown = me("n")
@@ -159,9 +157,7 @@ def test_a_breakpoint_of_one_call_leaves_the_step_of_another() -> None:
 def test_a_breakpoint_is_hit_while_another_call_steps() -> None:
     turns = spawn(gpus=1)
     first = turns.help.call_one(1)
-    with person() as me:
-        me.wait("turns")
-        me("attach turns 0")
+    with attached("turns", 0) as me:
         me(f"b turns.py:{line_of('helper')}")
         second = turns.take.call_one(10)
         me("c")
@@ -198,9 +194,7 @@ def test_the_users_trace_function_outlives_the_sessions_of_other_calls() -> None
     turns = spawn(gpus=1)
     traced = turns.traced.call_one(5)
     first, second = turns.take.call_one(1), turns.take.call_one(10)
-    with person() as me:
-        me.wait("turns")
-        me("attach turns 0")
+    with attached("turns", 0) as me:
         for _ in range(3):
             me("n")  # both have stepped, the second one waits
         opened = [turns.let_in.call_one(1)]
@@ -222,9 +216,7 @@ def test_the_users_trace_function_outlives_the_sessions_of_other_calls() -> None
 def test_a_task_that_outlives_its_call_keeps_its_step() -> None:
     turns = spawn(gpus=1)
     turns.start_task.call_one().get(WAIT)
-    with person() as me:
-        me.wait("turns")
-        me("attach turns 0")
+    with attached("turns", 0) as me:
         other = turns.take.call_one(1)
         me("n")
         me("n")  # the task waits, the other call stops
@@ -241,9 +233,7 @@ def test_a_task_that_outlives_its_call_keeps_its_step() -> None:
 def test_the_parts_of_one_call_are_not_taken_for_each_other() -> None:
     turns = spawn(gpus=1)
     both = turns.both.call_one()
-    with person() as me:
-        me.wait("turns")
-        me("attach turns 0")
+    with attached("turns", 0) as me:
         me("n")
         me("n")  # the first part waits, the second one stops
         assert me("p number") == "2\n"

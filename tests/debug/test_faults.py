@@ -13,7 +13,7 @@ import pytest
 
 from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SupervisionError, proc_mesh
 from tests.debug.actors import Debugee
-from tests.debug.harness import person
+from tests.debug.harness import attached, person
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
 
@@ -62,9 +62,7 @@ def test_a_rank_killed_while_attached() -> None:
     mesh = spawn(gpus=3)
     pids = mesh.pid.call().get(WAIT).values()
     result = mesh.work.call()
-    with person() as me:
-        me.wait("debugee")
-        me("attach debugee 1")
+    with attached("debugee", 1) as me:
         os.kill(pids[1], signal.SIGKILL)
         wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
         assert "debugee 1 is gone: was killed by SIGKILL" in me.terminal.shown
@@ -122,9 +120,7 @@ def test_stop_releases_stopped_ranks() -> None:
         mesh = procs.spawn("debugee", Debugee).get(WAIT)
         pids = mesh.pid.call().get(WAIT).values()
         result = mesh.work.call()
-        with person() as me:
-            me.wait("debugee")
-            me("attach debugee 2")
+        with attached("debugee", 2) as me:
             procs.stop().get(WAIT)
             wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
             assert me("list") == "nothing is stopped\n"
@@ -138,9 +134,7 @@ def test_stop_releases_a_rank_within_a_question() -> None:
     with proc_mesh(gpus=1) as procs:
         mesh = procs.spawn("debugee", Debugee).get(WAIT)
         mesh.work.call()
-        with person() as me:
-            me.wait("debugee")
-            me("attach debugee 0")
+        with attached("debugee", 0) as me:
             me("name = input('? ')")
             procs.stop().get(WAIT)
             wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from meshrt import Actor, ActorMesh, concurrent_endpoint, endpoint, proc_mesh
-from tests.debug.harness import person
+from tests.debug.harness import attached, person
 from tests.support.markers import marked_line
 
 WAIT = 20
@@ -116,9 +116,7 @@ def test_what_was_typed_for_a_rank_does_not_reach_the_mesh(
     tired: ActorMesh[Tired], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = tired.stop_and_wait.call()
-    with person() as me:
-        me.wait("tired")
-        me("attach tired 1")
+    with attached("tired", 1) as me:
         me("n")
         monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.3)
         assert "tired 1 is running; its next stop will be announced" in me("n")  # over a wait that does not end

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, ActorError, endpoint, proc_mesh
-from tests.debug.harness import Person, person
+from tests.debug.harness import Person, attached, person
 from tests.support.untyped import asked
 from tests.support.waiting import wait_until
 
@@ -142,9 +142,7 @@ def line_of(me: Person) -> str:
 def test_a_stepped_call_that_blocks_is_interrupted(name: str, source: str, function: str, result: int) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Again).get(WAIT)
     answer = getattr(worker, name).call_one()
-    with person() as me:
-        me.wait("worker")
-        me("attach worker 0")
+    with attached("worker", 0) as me:
         assert "got = " in me("n")
         for step in ("n", "r", "s"):
             steps_on(me, step)
@@ -163,9 +161,7 @@ def test_a_stepped_call_that_blocks_is_interrupted(name: str, source: str, funct
 def test_a_call_that_computes_is_stepped_over_and_interrupted() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Again).get(WAIT)
     answer = worker.spins.call_one()
-    with person() as me:
-        me.wait("worker")
-        me("attach worker 0")
+    with attached("worker", 0) as me:
         me("n")
         steps_on(me, "n")
         assert "_spin()" in interrupt(me)
@@ -189,9 +185,7 @@ def test_an_async_endpoint_is_stepped_and_interrupted(name: str, free: str, resu
         procs.spawn("first", Again).get(WAIT)
     worker = procs.spawn("worker", AsyncAgain).get(WAIT)
     answer = getattr(worker, name).call_one()
-    with person() as me:
-        me.wait("worker")
-        me("attach worker 0")
+    with attached("worker", 0) as me:
         me("n")
         for _ in range(2):
             if name == "spins":
@@ -214,9 +208,7 @@ def test_a_further_thread_that_steps_is_interrupted() -> None:
     procs.spawn("first", Again).get(WAIT)
     worker = procs.spawn("worker", Again).get(WAIT)
     answer = worker.spins.call_one()
-    with person() as me:
-        me.wait("worker")
-        me("attach worker 0")
+    with attached("worker", 0) as me:
         me("n")
         for _ in range(2):
             steps_on(me, "n" if _ == 0 else "r")
@@ -236,9 +228,7 @@ LINES = ["while True: pass", "p [None for _ in iter(int, 1)]", "time.sleep(1000)
 def test_a_line_that_does_not_end_is_broken(actor: type[Any], line: str) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", actor).get(WAIT)
     answer = worker.stays.call_one(3)
-    with person() as me:
-        me.wait("worker")
-        me("attach worker 0")
+    with attached("worker", 0) as me:
         me("import time, asyncio")
         for _ in range(2):
             works_on(me, line)
@@ -258,9 +248,7 @@ def test_a_line_on_a_further_thread_is_broken(actor: type[Any]) -> None:
     procs.spawn("first", Again).get(WAIT)
     worker = procs.spawn("worker", actor).get(WAIT)
     answer = worker.stays.call_one(3)
-    with person() as me:
-        me.wait("worker")
-        me("attach worker 0")
+    with attached("worker", 0) as me:
         for line in LINES[:2] * 5:
             works_on(me, line)
             assert interrupt(me).strip().endswith("*** KeyboardInterrupt")

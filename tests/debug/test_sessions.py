@@ -9,7 +9,7 @@ import pytest
 
 from meshrt import ActorError, ActorMesh, proc_mesh
 from tests.debug.actors import Asynchronous, Debugee, Stubborn, line_of
-from tests.debug.harness import person
+from tests.debug.harness import attached, person
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_program
@@ -207,9 +207,7 @@ def test_init_is_stopped_too() -> None:
 def test_async_endpoint_steps_over_a_wait() -> None:
     mesh = proc_mesh(n=2).spawn("waits", Asynchronous).get(WAIT)
     result = mesh.work.call(4)
-    with person() as me:
-        me.wait("waits")
-        me("attach waits 1")
+    with attached("waits", 1) as me:
         assert f"({line_of('await')})work()" in me("n")
         assert "--Call--" in me("s")
         assert f"({line_of('fetch')})fetch()" in me("s")
@@ -244,9 +242,7 @@ def test_thread_of_an_endpoint() -> None:
 def test_quit_asks_and_aborts_one_endpoint() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()
-    with person() as me:
-        me.wait("debugee")
-        me("attach debugee 1")
+    with attached("debugee", 1) as me:
         me.terminal.answers.put("n")
         assert "not aborted" in me("q")
         assert me("p rank") == "1\n"
@@ -289,9 +285,7 @@ def test_no_post_mortem_without_a_stop() -> None:
 def test_prompts_within_a_prompt() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()
-    with person() as me:
-        me.wait("debugee")
-        me("attach debugee 0")
+    with attached("debugee", 0) as me:
         me("interact")
         assert me.prompt == ">>> "
         assert me("rank + 1") == "1\n"
@@ -335,9 +329,7 @@ def test_a_resumed_rank_runs_at_full_speed() -> None:
     mesh = spawn(gpus=1)
     bare = min(mesh.hot.call_one(300_000).get(WAIT) for _ in range(3))
     result = mesh.hot.call_one(-300_000)
-    with person() as me:
-        me.wait("debugee")
-        me("attach debugee 0")
+    with attached("debugee", 0) as me:
         me("n")
         me("c")
     assert result.get(WAIT) < 5 * bare + 0.05
@@ -401,9 +393,7 @@ def test_control_characters_of_a_rank_are_shown() -> None:
 def test_attach_shows_the_frame_that_is_selected_and_no_answer_again() -> None:
     mesh = spawn(n=2)
     result = mesh.work.call()
-    with person() as me:
-        me.wait("debugee")
-        me("attach debugee 1")
+    with attached("debugee", 1) as me:
         me("n")
         assert "--Call--" in me("s")
         me("detach")
