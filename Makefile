@@ -61,13 +61,13 @@ docs:  ## build the documentation as a site, site/index.html (an environment of 
 	@$(MAKE) --no-print-directory --silent VENV=$(VENV)-docs $(VENV)-docs/.docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/python -m mkdocs build --strict $(ARGS)
 
-nightly: $(VENV)/.test  ## run all tests, the long ones and the long property searches too
+nightly: $(VENV)/.test $(VENV)/.fuzz  ## run all tests, the long ones and the long property searches too
 	@$(PY) -m pytest -m 'nightly or not nightly' --hypothesis-profile=nightly --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
 
 soak: $(VENV)/.test  ## run a mesh under random faults for ten minutes (ARGS='--minutes 60 --seed 7') and print what grew
 	@$(PY) -m tests.soak $(ARGS)
 
-fuzz: $(VENV)/.test  ## try changed input everywhere for an hour (ARGS='store --minutes 5 --seed 7'); `make nightly` does, too
+fuzz: $(VENV)/.test $(VENV)/.fuzz  ## try changed input everywhere for an hour (ARGS='store --minutes 5 --seed 7'); `make nightly` does, too
 	@$(PY) -m tests.fuzz $(ARGS)
 
 house: $(VENV)/.run  ## print the figures of the structure of the code beside their aims, and where they come from (ARGS=--json)
@@ -82,8 +82,9 @@ help:  ## this list
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 #
-# One stamp per stage: .made (an empty environment), .run (meshrt and what it imports), .test, .dev, .bench, .docs. A stage is
-# stamped when it is complete; `.busy` exists while one is under way, so that an environment killed half-way is found out.
+# One stamp per stage: .made (an empty environment), .run (meshrt and what it imports), .test, .dev, .fuzz, .bench, .docs.
+# A stage is stamped when it is complete; `.busy` exists while one is under way, so that an environment killed half-way
+# is found out.
 
 # An environment is used as it stands only if it is complete, its interpreter still exists, and it was made with this
 # PYTHON in this folder (one copied with its tree would still import meshrt from where it was copied from).
@@ -127,6 +128,11 @@ $(VENV)/.dev: $(VENV)/.test
 	@echo "$(VENV): installing the development tools" >&2
 	@$(call pip,--group dev)
 	@touch $@
+
+# There is no atheris for every Python: the lines of code that are reached lead the search then.
+$(VENV)/.fuzz: $(VENV)/.test
+	@echo "$(VENV): installing atheris, which leads the search of make fuzz" >&2
+	@if ($(call pip,--group fuzz)); then touch $@; else echo "$(VENV): going on without atheris" >&2; fi
 
 # A machine that cannot install a peer can still measure meshrt and the baselines; the next run tries again.
 $(VENV)/.bench: $(VENV)/.run

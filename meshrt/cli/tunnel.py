@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -22,9 +22,9 @@ from meshrt import __version__
 from meshrt.commandline.command import Arguments
 from meshrt.errors import MeshError, UsageError
 from meshrt.show.status import ExitCode
-from meshrt.transport.tools import TOKEN, Program, programs
+from meshrt.transport.tools import TOKEN, Program, as_path, programs
 
-__all__ = ["GREETING", "Connect", "Programs", "Run", "Served", "pump", "show"]
+__all__ = ["GREETING", "Connect", "Programs", "Run", "Served", "Shown", "pump", "serve", "served_by", "show"]
 
 #: The line that begins with it is the first that the tunnel prints.
 GREETING = b"meshrt tunnel "
@@ -32,15 +32,23 @@ _LINE_MAX = 1 << 20
 _CHUNK = 1 << 16
 
 
+class Shown(Program, frozen=True, kw_only=True):
+    """A program, and what terminals prove that they have, in hexadecimal digits."""
+
+    token: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{2})+\Z")]
+
+    def __repr__(self) -> str:
+        return f"Shown({self.run_id})"  # without the token
+
+
 class Served(msgspec.Struct, omit_defaults=True):
     """An answer.
 
     Attributes:
-        programs: Fields of `Program`, and ``token``, in hexadecimal digits.
         problem: Why the request fails; "": it does not.
     """
 
-    programs: list[dict[str, Any]] = []
+    programs: list[Shown] = []
     problem: str = ""
 
 
@@ -73,40 +81,62 @@ class Run(_Asked, tag="run", frozen=True):
 def show(_given: Arguments) -> int:
     """Run the command. Returns the exit code."""
     _write(GREETING + __version__.encode() + b"\n")
-    while line := _line():
+    return serve(0, 1, _run)
+
+
+def serve(source: int, target: int, run: Callable[[Sequence[str], int], int]) -> int:
+    """Answer what is asked. Returns the exit code.
+
+    Args:
+        source, target: Descriptors.
+        run: Does what a `Run` asks for.
+    Raises:
+        UsageError: What is asked is not valid.
+    """
+    while line := _line(source):
         try:
             asked = msgspec.json.decode(line, type=Programs | Connect | Run)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"meshrt --via starts this, and speaks to it: {error}") from None
         match asked:
             case Programs():
-                _answer(Served([_facts(each) for each in programs()]))
+                _answer(Served([shown for each in programs() if (shown := _shown(each)) is not None]), target)
             case Connect():
-                return _connect(asked.run_id)
+                return _connect(asked.run_id, source, target)
             case Run():
-                return _run(asked.words, asked.columns)
+                return run(asked.words, asked.columns)
     return ExitCode.OK
 
 
-def _facts(program: Program) -> dict[str, Any]:
-    token = (program.directory / TOKEN).read_text()
-    facts: dict[str, Any] = msgspec.to_builtins(program, enc_hook=str)
-    return {**facts, "token": token}
+def served_by(line: bytes) -> Served:
+    """Return an answer of the other end. Raises MeshError: the line is none."""
+    try:
+        return msgspec.json.decode(line, type=Served, dec_hook=as_path)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MeshError(str(error)) from None
 
 
-def _connect(run_id: str) -> int:
+def _shown(program: Program) -> Shown | None:
+    try:
+        token = (program.directory / TOKEN).read_text()
+    except OSError:
+        return None  # it has ended meanwhile
+    return Shown(**msgspec.structs.asdict(program), token=token)
+
+
+def _connect(run_id: str, source: int, target: int) -> int:
     program = next((each for each in programs() if each.run_id == run_id), None)
     if program is None:
-        _answer(Served(problem=f"program {run_id} has ended"))
+        _answer(Served(problem=f"program {run_id} has ended"), target)
         return ExitCode.FAILED
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
             sock.connect(str(program.directory / "tools"))
         except OSError as error:
-            _answer(Served(problem=f"program {run_id} does not answer: {error.strerror}"))
+            _answer(Served(problem=f"program {run_id} does not answer: {error.strerror}"), target)
             return ExitCode.FAILED
-        _answer(Served())
-        pump(sock, 0, 1)
+        _answer(Served(), target)
+        pump(sock, source, target)
     return ExitCode.OK
 
 
@@ -141,19 +171,19 @@ def _run(words: Sequence[str], columns: int) -> int:
     return run_words(words)
 
 
-def _line() -> bytes:
+def _line(source: int) -> bytes:
     """Read one line and nothing behind it: the bytes of a connection may follow."""
     line = bytearray()
     while len(line) < _LINE_MAX and not line.endswith(b"\n"):
-        byte = os.read(0, 1)
+        byte = os.read(source, 1)
         if not byte:
             return b""
         line += byte
     return bytes(line)
 
 
-def _answer(answer: Served) -> None:
-    _write(msgspec.json.encode(answer) + b"\n")
+def _answer(answer: Served, target: int) -> None:
+    _write(msgspec.json.encode(answer, enc_hook=str) + b"\n", target)
 
 
 def _write(data: bytes, target: int = 1) -> None:

@@ -29,7 +29,7 @@ from typing import IO
 import msgspec
 
 from meshrt import __version__
-from meshrt.cli.tunnel import GREETING, Connect, Programs, Run, Served, pump
+from meshrt.cli.tunnel import GREETING, Connect, Programs, Run, Served, Shown, pump, served_by
 from meshrt.errors import MeshError, UsageError
 from meshrt.transport import dirlock, places
 from meshrt.transport.acceptor import listening_socket
@@ -120,9 +120,10 @@ class _Tunnel:
     def ask(self, asked: Programs | Connect) -> Served:
         """Ask the other end; returns its answer. Raises MeshError."""
         self.tell(asked)
+        line = self._line()
         try:
-            return msgspec.json.decode(self._line(), type=Served)
-        except msgspec.MsgspecError as error:
+            return served_by(line)
+        except MeshError as error:
             raise MeshError(f"{self._shown} answers what cannot be read: {error}") from None
 
     def tell(self, told: Programs | Connect | Run) -> None:
@@ -173,7 +174,7 @@ class _Way:
             self._made.append(made)
         return made
 
-    def programs(self) -> Sequence[Mapping[str, object]]:
+    def programs(self) -> Sequence[Shown]:
         """Return what is known of the programs there. Raises MeshError."""
         tunnel = self.tunnel()
         answer = tunnel.ask(Programs())
@@ -219,8 +220,8 @@ def _mirrored(way: _Way, command: str) -> Iterator[None]:
         dirlock.lock(base)
         undo.callback(dirlock.unlock, base)
         _remove_left_over(base)
-        for program in found:
-            undo.enter_context(_served(base / f"p-{program['run_id']}", {**program, "via": command}, way))
+        for program in {each.run_id: each for each in found}.values():
+            undo.enter_context(_served(base / f"p-{program.run_id}", program, command, way))
         os.environ.update(zip(names, (str(base), str(base / "runs")), strict=True))
         try:
             yield
@@ -240,14 +241,14 @@ def _remove_left_over(own: Path) -> None:
 
 
 @contextlib.contextmanager
-def _served(directory: Path, facts: Mapping[str, object], way: _Way) -> Iterator[None]:
+def _served(directory: Path, program: Shown, command: str, way: _Way) -> Iterator[None]:
     """Serve the socket of one program."""
     directory.mkdir(mode=0o700)
     dirlock.lock(directory)
     listener = listening_socket(str(directory / "tools"))
-    token = bytes.fromhex(str(facts["token"]))
-    publish(directory, token, {name: value for name, value in facts.items() if name != "token"})
-    serving = threading.Thread(target=_serve, args=(listener, str(facts["run_id"]), way), daemon=True)
+    facts = msgspec.to_builtins(msgspec.structs.replace(program, via=command), enc_hook=str)
+    publish(directory, bytes.fromhex(facts.pop("token")), facts)
+    serving = threading.Thread(target=_serve, args=(listener, program.run_id, way), daemon=True)
     serving.start()
     try:
         yield

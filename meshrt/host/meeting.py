@@ -187,8 +187,8 @@ class Meeting:
             raise ProtocolError("a process that is ready for no rank")
         stacks, *watcher = guest.descriptors
         os.dup2(stacks, child.fault_file, inheritable=False)
+        child.watcher = socket.socket(fileno=watcher[0]) if watcher else None  # OSError: it is no socket
         os.close(stacks)
-        child.watcher = socket.socket(fileno=watcher[0]) if watcher else None
         guest.child, guest.descriptors = None, []
         self._leave(guest)
         self._born(child, guest.pid)

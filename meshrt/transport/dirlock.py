@@ -29,6 +29,7 @@ __all__ = [
     "LOCK",
     "PROGRAM",
     "end",
+    "facts_of",
     "identity",
     "is_elsewhere",
     "is_locked",
@@ -150,7 +151,7 @@ def is_locked(path: Path) -> bool:
         age = time.clock_gettime(time.CLOCK_REALTIME) - path.stat().st_mtime
     except OSError:
         return False
-    facts = _read(path / PROGRAM) or _read(path / LOCK)
+    facts = facts_of(path / PROGRAM) or facts_of(path / LOCK)
     if facts:
         return lives(facts, age)
     # Its program is about to take it, or died before it could; or a cleaner was there at this moment.
@@ -205,7 +206,8 @@ def lives(facts: Mapping[str, object], age: float) -> bool:
         return True  # it cannot be told that it has ended
 
 
-def _read(path: Path) -> dict[str, object]:
+def facts_of(path: Path) -> dict[str, object]:
+    """Return what such a file says; {}: it cannot be read, or is not complete."""
     try:
         with open(path, "rb") as file:
             facts = json.loads(file.read(_READ_MAX))

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -41,10 +41,11 @@ _CONNECT_SECONDS = 60.0
 A = TypeVar("A", bound=Data)
 
 
-class Program(msgspec.Struct, frozen=True):
-    """A running program: its root process."""
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A running program: its root process. Its runtime directory says so, or another machine does."""
 
-    run_id: str
+    #: A part of names of files.
+    run_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{1,32}\Z")]
     pid: int
     argv: list[str]
     cwd: str
@@ -69,23 +70,21 @@ def publish(directory: Path, token: bytes, facts: Mapping[str, object]) -> None:
 
 
 def _read(directory: Path) -> Program | None:
+    facts = dirlock.facts_of(directory / dirlock.PROGRAM)
     try:
-        facts = json.loads((directory / dirlock.PROGRAM).read_text())
         if dirlock.is_elsewhere(facts) or not directories.in_use(directory):
             return None
-        return Program(
-            facts["run_id"],
-            facts["pid"],
-            list(facts["argv"]),
-            facts["cwd"],
-            facts["started"],
-            directory,
-            Path(facts["run_directory"]),
-            facts.get("via", ""),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return msgspec.convert({**facts, "directory": directory}, Program, dec_hook=as_path)
+    except (OSError, msgspec.ValidationError):
         # Not published yet, removed meanwhile, or no file of ours: no program to talk to.
         return None
+
+
+def as_path(kind: type, value: object) -> object:
+    """Convert a name to a path, for msgspec."""
+    if kind is not Path:
+        raise NotImplementedError(f"nothing is known of {kind}")
+    return Path(value) if isinstance(value, str) else value
 
 
 def program_at(directory: Path, run_id: str) -> Program | None:

@@ -63,9 +63,11 @@ class PrefaceReader:
         self._data += data
         if not self._data.startswith(_MAGIC[: len(self._data)]):
             raise ProtocolError("the peer does not speak this protocol (or another version of it)")
-        size = _HEAD + self._data[_HEAD - 1] if len(self._data) >= _HEAD else _HEAD
-        if size > PREFACE_MAX:
-            raise ProtocolError(f"a preface of {size} bytes; expected at most {PREFACE_MAX}")
+        size = _HEAD
+        if len(self._data) >= _HEAD:
+            size += self._data[_HEAD - 1]
+            if not _HEAD < size <= PREFACE_MAX:
+                raise ProtocolError(f"a preface of {size} bytes; expected {_HEAD + 1} to {PREFACE_MAX}")
         self.missing = size - len(self._data)
         if not self.missing:
             try:

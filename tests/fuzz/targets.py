@@ -7,20 +7,24 @@ change reaches (``make fuzz``, and each night). What was found stays in the tabl
 
 from __future__ import annotations
 
-from tests.fuzz import agent, ide, prompt, store, wire
+from tests.fuzz import agent, ide, joining, prompt, store, tunnel, wire
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import Target
 
 __all__ = ["FOUND", "TARGETS"]
 
 TARGETS: dict[str, Target] = {
-    target.name: target for module in (wire, agent, store, ide, prompt) for target in module.TARGETS
+    target.name: target for module in (wire, agent, joining, tunnel, store, ide, prompt) for target in module.TARGETS
 }
 
 #: Inputs that have had an effect that they may not have, by target.
 FOUND: list[tuple[str, bytes]] = [
     # A chunk without a size: its descriptor stayed open.
     ("store", packed([{"t": "publish", "id": 1, "chunk": 1, "fds": 1}])),
+    # A file in the place of a socket: the agent ended.
+    ("joining", packed([{"t": "join", "rank": 1, "fds": 1}, {"t": "ready", "fds": 1}])),
+    # A directory outside that of the command.
+    ("tunnel-answered", tunnel.answer(1, "a/../../x")),
     # An object in the place of a list: the session ended, and nobody was told why.
     ("dap-mesh", ide.session({"source": {"path": "/a.py"}, "breakpoints": {"line": "x"}})),
 ]

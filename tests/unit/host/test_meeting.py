@@ -157,6 +157,19 @@ def test_a_rank_is_given_once(agent: Agent, stacks: int) -> None:
     second.close()
 
 
+def test_a_watcher_that_is_no_socket_costs_its_sender_alone(agent: Agent, stacks: int) -> None:
+    first = Process(agent)
+    first.send(AskToJoin(0), stacks, stacks)
+    first.answer()
+    first.send(Ready())
+    assert first.is_closed and agent.born == []
+    first.close()
+    second = Process(agent)
+    second.send(AskToJoin(0), stacks)
+    assert isinstance(second.answer(), Welcome)
+    second.close()
+
+
 def test_a_process_that_ends_before_it_is_ready_leaves_its_rank_to_others(agent: Agent, stacks: int) -> None:
     first = Process(agent)
     first.send(AskToJoin(0), stacks)

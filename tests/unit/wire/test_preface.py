@@ -44,8 +44,9 @@ def test_what_is_refused() -> None:
     reader.receive_data(preface("ab")[:-2])
     with pytest.raises(ProtocolError, match="not ASCII"):
         reader.receive_data(b"\xff\xff")
-    with pytest.raises(ProtocolError, match="expected at most 128"):
-        PrefaceReader().receive_data(preface("ab")[:8] + b"\xff")
+    for size in (b"\xff", b"\0"):
+        with pytest.raises(ProtocolError, match="expected 10 to 128"):
+            PrefaceReader().receive_data(preface("ab")[:8] + size)
     for name in ("", "x" * PREFACE_MAX):
         with pytest.raises(ProtocolError, match="empty, or longer than 119 bytes"):
             preface(name)
