@@ -41,7 +41,7 @@ _CONNECT_SECONDS = 60.0
 A = TypeVar("A", bound=Data)
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class Program(msgspec.Struct, frozen=True):
     """A running program: its root process. Its runtime directory says so, or another machine does."""
 
     #: A part of names of files.

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from meshrt.cli import via
+from meshrt.cli.tunnel import Shown
 from meshrt.errors import MeshError
 from meshrt.spmd.telling import Arrivals, Folder
 from meshrt.wire.control import control_frame
@@ -111,7 +112,8 @@ def test_where_commands_find_the_programs_of_another_machine(shared: Path, capfd
             raise MeshError("there is no other machine")
 
     way: Any = Way()
-    with via._served(base / "p-1", {"run_id": "1", "token": "00"}, way):
+    program = Shown("1", 1, ["a.py"], "/", 0.0, base, base, token="00")
+    with via._served(base / "p-1", program, "ssh n1", way):
         theirs, ours = answers(base / "p-1" / "tools", base, b"hello")
         assert theirs in REFUSED and ours in REFUSED
         assert asked == [1], "the other machine was asked for this user alone"

@@ -144,8 +144,7 @@ def _ask(data: bytes) -> None:
         asked: list[AskCode] = []
         kept = Kept(asked.append, lambda _line: None, "n1", lambda: 0.0)
         path = code_path(str(folder), os.getpid())
-        relay = CodeRelay(selector, path, _SECRET, kept, lambda _seconds, _do: None)
-        assert relay
+        CodeRelay(selector, path, _SECRET, kept, lambda _seconds, _do: None)  # the selector refers to it
         with _proved(path, selector) as sock:
             for message in _messages(data):
                 with contextlib.suppress(OSError):
