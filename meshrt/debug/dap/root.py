@@ -17,7 +17,7 @@ from meshrt.debug.dap.held import TABLE, Held, Holds
 from meshrt.debug.dap.starting import StartedRouters
 from meshrt.debug.protocol import session_of_ide
 from meshrt.debug.switch import refuse, switched_off
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
 from meshrt.hooks.services import RootServices, ToolClient
@@ -185,9 +185,17 @@ class Mediator:
 
     async def _pass_to_rank(self, client: ToolClient, asked: ops.ToEngine | ops.Taken) -> Nothing:
         channel = self._named.get((client.id, asked.channel))
-        if channel is not None:
+        if channel is None:
+            return Nothing()
+        try:
+            # The rank answers, although nobody waits: what has no answer is sent to one that reads nothing, too, and
+            # its host agent and the root keep all of it.
             passed = msgspec.structs.replace(asked, channel=channel.number)
-            self._services.tell_rank(channel.mesh_id, channel.rank, passed)
+            await self._services.ask_rank(channel.mesh_id, channel.rank, passed)
+        except MeshError as error:
+            if channel.number in self._channels:  # and the rank has not ended
+                self._give_up(channel, stay=True)
+                client.report(ops.Closed(channel.name, str(error)))
         return Nothing()
 
     async def _close(self, client: ToolClient, asked: ops.Close) -> Nothing:

@@ -11,7 +11,7 @@ import pytest
 
 from meshrt.debug.dap.held import Held
 from meshrt.debug.dap.root import Mediator
-from meshrt.errors import SelectionError, UsageError
+from meshrt.errors import MeshError, SelectionError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
@@ -76,6 +76,23 @@ def test_a_rank_is_held_from_its_answer_to_its_end(root: Root) -> None:
     root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "x"})
     assert root.mediator.held == {}
     assert router.of("dap.closed") == [{"channel": 1, "why": "x"}]
+
+
+def test_an_ide_loses_a_rank_that_takes_no_messages(root: Root) -> None:
+    router = FakeTerminal(pid=5)
+    root.open(router)
+
+    def full(_channel: int) -> None:
+        raise MeshError("dap.data was not sent to rank 3: it takes no messages")
+
+    send = root.tool_operations["dap.data"]
+    asyncio.run(asyncio.wait_for(send(router, {"channel": 1, "data": b"x"}), 10))
+    assert root.mediator.held and not router.of("dap.closed")
+    root.meanwhile = full
+    for _ in range(2):
+        asyncio.run(asyncio.wait_for(send(router, {"channel": 1, "data": b"x"}), 10))
+    assert router.of("dap.closed") == [{"channel": 1, "why": "dap.data was not sent to rank 3: it takes no messages"}]
+    assert root.asked == ["dap.open", "dap.data", "dap.data", "dap.close"] and root.mediator.held == {}
 
 
 def test_who_asks_is_told_of_the_ports_of_routers_that_live(root: Root) -> None:
