@@ -96,6 +96,28 @@ def test_a_stopped_rank_that_nobody_looks_at_is_announced_when_it_dies() -> None
         me.heard("rank 0 of debugee is gone: was killed by SIGKILL")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.row("D7")
+def test_a_rank_that_nobody_looks_at_is_announced_again_and_waits(capfd: pytest.CaptureFixture[str]) -> None:
+    pending = spawn(n=1).work.call()
+    said: list[str] = []
+
+    def lines() -> list[str]:
+        said.extend(line for line in capfd.readouterr().err.splitlines() if "stopped" in line)
+        return said
+
+    wait_until(lambda: len(lines()) >= 2, 90, "a reminder, after 30 s")
+    first, again = said
+    assert first.startswith("meshrt: rank 0 of debugee stopped at actors.py:"), first
+    assert again.startswith("meshrt: still: rank 0 of debugee stopped at actors.py:"), again
+    assert all(line.endswith("; python -m meshrt.debug") for line in said), said
+    with person() as me:
+        me("continue debugee")
+        assert me.ok
+    assert pending.get(WAIT)
+
+
 def test_a_host_is_lost_while_its_ranks_are_stopped() -> None:
     mesh = spawn(hosts=2, gpus=2, engine=LocalEngine(agents=2))
     pids = mesh.pid.call().get(WAIT).values()

@@ -62,16 +62,14 @@ def cells(built: Path, folder: Path, process: str, most: int, functions: str = "
 @pytest.mark.slow
 @pytest.mark.row("O8")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "process", ["root", *(pytest.param(each, marks=pytest.mark.nightly) for each in PROCESSES[1:])]
-)
+@pytest.mark.parametrize("process", PROCESSES)
 def test_a_call_fails(process: str, built: Path, tmp_path: Path) -> None:
     """The first call of each function, and the last one of a round of work; each error that it can give."""
     found = cells(built, tmp_path, process, 2)
     assert sum(cell["met"] for cell in found) > len(found) // 3  # on a loaded machine it makes fewer calls
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.row("O8")
 @pytest.mark.timeout(300)
 def test_a_call_fails_while_a_program_begins(built: Path, tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_a_call_fails_while_a_program_begins(built: Path, tmp_path: Path) -> Non
     assert sum(cell["met"] for cell in found) > len(found) // 3  # on a loaded machine it makes fewer calls
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.row("O8")
 @pytest.mark.timeout(600)
 def test_a_call_fails_while_an_agent_begins(built: Path, tmp_path: Path) -> None:
