@@ -135,8 +135,8 @@ class Future(Pending, Generic[T_co]):
         Args:
             interrupt: Interrupt a ``def`` endpoint, too: an exception that is no ``Exception`` is raised there, once,
                 as soon as it runs Python code or is in a system call. Only that of the actor that has the main thread
-                of its process: the one that has begun first there (of two spawns that nobody waits for, either). A call
-                that was cancelled without, and that a rank runs still, may be interrupted afterwards.
+                of its process: the one that was spawned first there. A call that was cancelled without, and that a rank
+                runs still, may be interrupted afterwards.
         Returns:
             Whether it was cancelled, or interrupted: False if it is done, or is no call.
         """

@@ -8,6 +8,7 @@ connection takes.
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from collections.abc import Callable
 
@@ -60,15 +61,28 @@ class Dialler:
         self._table = table
         self._disconnects = disconnects
         self._wake = wake
+        self._lock = threading.Lock()
+        #: Links to a rank (mesh id, rank) that wait until it listens, in the order in which they are to be connected.
+        self._awaiting: dict[tuple[str, int], list[OutLink]] = {}
         self._turns = Turns(tree.call_later)
 
     def connect(self, out: OutLink) -> None:
-        """Dial a rank, now or as soon as it listens."""
+        """Dial a rank, now or as soon as it listens: in the order of these calls, in which actors begin there, too."""
+        place = out.key[:2]
+        with self._lock:
+            if place in self._awaiting:
+                self._awaiting[place].append(out)
+                return
         # Not started yet, ended, or not where this process has been told: the tree knows. One that was started again
         # may be on another machine, and a host is not searched that may be gone.
         moved = out.before is not None and out.address.host.ports
         if moved or not self._connector.knows(out.address) or self._dial(out) is not None:
-            self._tree.when_born(out.key[0], out.key[1], lambda host: self._located(out, host))
+            with self._lock:
+                waiting = self._awaiting.setdefault(place, [])
+                waiting.append(out)
+                is_first = len(waiting) == 1
+            if is_first:
+                self._tree.when_born(*place, lambda host: self._all_located(place, host))
 
     def leave_idle(self, out: OutLink) -> None:
         """Connect an idle link, though nothing is to be sent yet."""
@@ -103,6 +117,18 @@ class Dialler:
             self._connector.doubt(out.address)
             if link.error is not None:
                 out.trouble = f"cannot be reached from here: {link.error.strerror}"
+
+    def _all_located(self, place: tuple[str, int], host: HostAddress | None) -> None:
+        while True:
+            with self._lock:
+                waiting = self._awaiting[place]
+                if not waiting:
+                    del self._awaiting[place]
+                    return
+                out = waiting[0]
+            self._located(out, host)
+            with self._lock:
+                waiting.pop(0)
 
     def _located(self, out: OutLink, host: HostAddress | None) -> None:
         if host is not None:

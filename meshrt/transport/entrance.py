@@ -160,6 +160,7 @@ class Entrance(Generic[C]):
         if not data or handshake.refused or (handshake.endpoint and not self._serves(handshake.endpoint)):
             self._refuse(sock)
         elif handshake.done:
+            self._read_before(sock, handshake)
             self._forget(sock)
             trust(sock)
             try:
@@ -168,6 +169,14 @@ class Entrance(Generic[C]):
                 self._fail(sock, error)
         elif answer:
             self._deadlines.set(sock, max(begun + HANDSHAKE_SECONDS, time.monotonic() + ANSWERED_SECONDS))
+
+    def _read_before(self, sock: C, handshake: ServerHandshake) -> None:
+        """Let in what the same peer has connected before: the kernel's order of sockets is not that of their data."""
+        for other, (theirs, _) in tuple(self._unproved.items()):
+            if other is sock:
+                return
+            if theirs.client == handshake.client:
+                self._read(other)
 
     def _fail(self, sock: C, error: OSError) -> None:
         """This side is short of something; the peer dials again."""

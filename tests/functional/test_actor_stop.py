@@ -171,7 +171,7 @@ def test_a_call_that_catches_the_interrupt_ends_as_it_likes(tmp_path: Path) -> N
 def test_what_cannot_be_interrupted_is_named(tmp_path: Path) -> None:
     """It does not run on the main thread. The grace is over at once, and the actor has five seconds to end."""
     mesh = proc_mesh(n=2)
-    mesh.spawn("first", Sleeper, tmp_path / "first").get(WAIT)
+    mesh.spawn("first", Sleeper, tmp_path / "first")
     sleeper = mesh.spawn("sleeper", Sleeper, tmp_path / "notes").get(WAIT)
     held = sleeper.slice(n=1).until_let_go.call_one(tmp_path / "let go")
     begun(tmp_path / "notes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,10 @@ class Importer(Actor):
 
 class NoActor:
     """Not a subclass of Actor."""
+
+
+def thread_name() -> str:
+    return threading.current_thread().name
 
 
 def test_spawn_returns_before_init_has_run(tmp_path: Path) -> None:
@@ -148,6 +153,17 @@ def test_actors_on_one_mesh_run_beside_each_other(tmp_path: Path) -> None:
     assert not waiting.done() and not waiting_too.done()
     (tmp_path / "open").touch()
     assert waiting.get(20).values() == waiting_too.get(20).values() == [0, 1]
+
+
+@pytest.mark.parametrize("again", range(4))
+def test_the_actor_that_is_spawned_first_has_the_main_thread(again: int) -> None:
+    """Nobody waits for a spawn: ranks that begin, and ranks that are there."""
+    mesh = proc_mesh(n=2)
+    if again % 2:
+        mesh.initialized.get(20)
+    actors = [mesh.spawn(name, Echo) for name in ("first", "second", "third")]
+    names = [set(actor.apply.call(thread_name).get(20).values()) for actor in actors]
+    assert names == [{"MainThread"}, {"meshrt-second"}, {"meshrt-third"}]
 
 
 def test_the_same_name_twice_is_refused_and_the_first_goes_on() -> None:

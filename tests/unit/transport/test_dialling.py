@@ -40,6 +40,28 @@ def test_a_rank_that_does_not_listen_yet_is_connected_to_later(
     assert driver.wait(receiver, 10)
 
 
+def test_links_to_a_rank_that_begins_to_listen_are_connected_in_their_order(
+    driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path
+) -> None:
+    for actor in ("first", "second"):
+        driver.link_to((*KEY[:2], actor), address(str(tmp_path / "0")))
+    rank = listen()
+    driver.link_to((*KEY[:2], "third"), rank.address)
+    assert len(tree.births) == 1, "it is asked for once"
+    with pytest.raises(BlockingIOError):
+        rank.listener.accept()
+    tree.bear()
+    said = []
+    for _ in range(3):
+        with rank.listener.accept()[0] as sock:
+            sock.settimeout(10)
+            said.append(sock.recv(200).rpartition(b"/")[2])
+    assert said == [b"first", b"second", b"third"]
+    driver.link_to((*KEY[:2], "fourth"), rank.address)
+    assert not tree.births
+    rank.listener.accept()[0].close()
+
+
 def test_a_rank_that_is_not_where_its_handle_says_is_dialled_where_the_tree_says(
     driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path
 ) -> None:

@@ -251,6 +251,23 @@ def test_those_whose_proof_has_come_are_let_in_at_once(door: Door) -> None:
     assert len(door.inside) == 1 and len(door.entrance.sockets()) == 2
 
 
+def test_connections_of_one_process_are_let_in_in_their_order(door: Door) -> None:
+    own, other = Identity(1, 2, 3), Identity(4, 5, 6)
+    proofs = []
+    for name, identity in (("other", other), ("first", own), ("second", own)):
+        guest, handshake = door.dial(), ClientHandshake(SECRET, ROLE_DATA, f"m/0/{name}", identity)
+        guest.sendall(handshake.hello())
+        door.read()
+        proofs.append((guest, handshake.receive_data(guest.recv(100))))
+    for guest, proof in proofs:
+        guest.sendall(proof)
+    last = door.entrance.sockets()[-1]
+    door.reading[last]()
+    assert [handshake.endpoint for _, handshake in door.inside] == ["m/0/first", "m/0/second"]
+    door.read()
+    assert len(door.inside) == 3
+
+
 def test_one_that_was_found_readable_and_is_closed_meanwhile(door: Door) -> None:
     guest = door.dial()
     guest.sendall(b"x")
