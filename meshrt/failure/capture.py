@@ -12,6 +12,7 @@ import enum
 import itertools
 import linecache
 import re
+import sys
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -125,12 +126,18 @@ def _facts(error: BaseException, variables: Variables, relation: str, depth: int
     if depth < _DEEPEST:
         members = (member for member in _members(error) if left[0] > 0)
         linked += [_facts(member, variables, "member", depth + 1, left) for member in members]
+    entries = frames_of(error, sys.maxsize)
+    entries = visible(entries) or entries
+    left_out = max(0, len(entries) - _MOST_FRAMES)
+    if left_out:
+        entries[_MOST_FRAMES // 2 : _MOST_FRAMES // 2 + left_out] = []
     return ExceptionFacts(
         type=_type(error),
         message=_shown(_message(error), _MESSAGE_MAX),
         bases=_bases(error),
         notes=_notes(error),
-        frames=_frames(error, None if relation else variables),
+        frames=_frames(entries, None if relation else variables),
+        left_out=left_out,
         relation=relation,
         linked=tuple(linked),
         about=reference(error) or _suppressed(error),
@@ -210,9 +217,7 @@ def reference(error: BaseException) -> Reference | None:
     return Reference(str(failure), place.mesh_id, place.rank)
 
 
-def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, ...]:
-    entries = frames_of(error, _MOST_FRAMES)
-    entries = visible(entries) or entries
+def _frames(entries: list[tuple[FrameType, int]], variables: Variables | None) -> tuple[Frame, ...]:
     own = [index for index, (frame, _) in enumerate(entries) if not is_library_file(frame.f_code.co_filename)]
     kept = set(own[-_WITH_LOCALS:]) if variables is not None else set()
     frames = []

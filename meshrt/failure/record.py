@@ -128,6 +128,7 @@ class ExceptionFacts(Plain, frozen=True):
         type: As a traceback names it.
         bases: Names of its built-in base classes, the nearest first: an ``except`` with one of them would catch it.
         frames: Outermost first; without frames of the runtime.
+        left_out: How many frames are missing in the middle of ``frames``.
         relation: To the exception that contains it: ``"cause"``, ``"context"`` or ``"member"`` (of a group).
         linked: The cause or context, and the members of a group.
         about: The subject of an exception of meshrt.
@@ -138,6 +139,7 @@ class ExceptionFacts(Plain, frozen=True):
     bases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     frames: tuple[Frame, ...] = ()
+    left_out: int = 0
     relation: str = ""
     linked: tuple[ExceptionFacts, ...] = ()
     about: Reference | None = None

@@ -6,6 +6,7 @@ cannot act on the terminal, and is cut; the file contains it in full.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import time
 from collections import Counter
@@ -308,13 +309,13 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
     frames = error.frames
     if frames:
         yield "  stack    (most recent call last)"
-        yield from _frames(frames, many) if full else _brief(frames)
+        yield from _stack(error, many) if full else _brief(error)
     for linked in list(error.all())[1 : many if full else 1 + _LINKED]:
         place = f"  ({_at(linked.frames[-1])})" if linked.frames else ""
         word = {"cause": "caused by", "context": "while handling", "member": "with"}.get(linked.relation, "with")
         yield f"  {word} {shown(linked.headline)}{place}"
         if full:
-            yield from _frames(linked.frames, many)
+            yield from _stack(linked, many)
     for note in error.notes:
         yield f"  note     {shown(note)}"
     with_locals = [frame for frame in frames if frame.locals]
@@ -335,24 +336,49 @@ def left_lines(left: LeftBehind, full: bool) -> Iterator[str]:
     yield from (f"    {shown_line(line)}" for line in (lines if full else lines[-_FRAMES:]))
 
 
-def _brief(frames: Sequence[Frame]) -> Iterator[str]:
+def _brief(error: ExceptionFacts) -> Iterator[str]:
     """Return the lines of the last frames; if all of them are of libraries, of the user's last one as well."""
+    frames = error.frames
     own = max((index for index, frame in enumerate(frames) if not is_library_file(frame.file)), default=len(frames))
     if own >= len(frames) - _FRAMES:
-        yield from _frames(frames, _FRAMES)
+        yield from _stack(error, _FRAMES)
         return
     last = frames[-_FRAMES + 1 :]
-    yield from _frames(frames[own : own + 1], 1)
+    yield from _frame(frames[own])
     if left := len(frames) - own - 1 - len(last):
         yield f"    ... {counted(left, 'frame')} of libraries"
-    yield from _frames(last, _FRAMES)
+    for frame in last:
+        yield from _frame(frame)
 
 
-def _frames(frames: Sequence[Frame], most: int) -> Iterator[str]:
-    for frame in frames[-most:]:
-        yield f"    {_at(frame)}, in {shown(frame.function)}"
-        if frame.source:
-            yield f"      {shown(frame.source)}"
+def _stack(error: ExceptionFacts, most: int) -> Iterator[str]:
+    """Return the lines of the last frames; what is above them, missing, or equal to the one before, is counted."""
+    half = len(error.frames) // 2 if error.left_out else 0
+    # A frame and how often it is there in a row; None: so many are missing.
+    items: list[tuple[Frame | None, int]] = []
+    for part in (error.frames[:half], error.frames[half:]):
+        if items:
+            items.append((None, error.left_out))
+        items += [(next(run), 1 + len(list(run))) for _, run in itertools.groupby(part, key=_place)]
+    if above := sum(count for _, count in items[:-most]):
+        yield f"    ... {counted(above, 'frame')}"
+    for frame, count in items[-most:]:
+        if frame is None:
+            yield f"    ... {counted(count, 'frame')}"
+            continue
+        yield from _frame(frame)
+        if count > 1:
+            yield f"      ... {counted(count - 1, 'more time')}"
+
+
+def _frame(frame: Frame) -> Iterator[str]:
+    yield f"    {_at(frame)}, in {shown(frame.function)}"
+    if frame.source:
+        yield f"      {shown(frame.source)}"
+
+
+def _place(frame: Frame) -> tuple[str, int, str]:
+    return frame.file, frame.line, frame.function
 
 
 def _why(cause: Cause) -> str:

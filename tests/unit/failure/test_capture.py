@@ -168,6 +168,7 @@ def test_everything_is_bounded() -> None:
 
     facts = capture(caught(fail, 200))
     assert len(repr(facts.to_plain())) < 100_000 and len(facts.frames) <= 60
+    assert facts.left_out + len(facts.frames) == 202
     error: BaseException = ValueError("0")
     for number in range(1, 500):
         error.__cause__, error = None, _after(error, number)

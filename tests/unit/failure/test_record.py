@@ -33,7 +33,7 @@ PLAIN: Any = st.recursive(
             3,
             1,
             exception=ExceptionFacts(
-                "A", "m", ("A",), ("note",), (Frame("f", 1, "g", "s", {"x": "1"}),), "", (ExceptionFacts("B"),)
+                "A", "m", ("A",), ("note",), (Frame("f", 1, "g", "s", {"x": "1"}),), 5, "", (ExceptionFacts("B"),)
             ),
         ),
     ],

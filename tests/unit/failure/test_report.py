@@ -16,8 +16,8 @@ from meshrt.errors import MeshError
 from meshrt.failure import files
 from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
-from meshrt.failure.record import ExceptionFacts, Frame, Reference
-from meshrt.failure.report import render, render_record
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
+from meshrt.failure.report import details, render, render_record
 from meshrt.hooks.facts import IN_SCRIPT, Answered
 from meshrt.hooks.fate import Fate
 from meshrt.inspect.records import Record, StackFrame, Threads
@@ -133,6 +133,34 @@ def test_the_line_of_the_user_is_shown_below_many_calls_of_libraries() -> None:
     ]
     assert part[begin + 8] == '    File "/x/site-packages/torch/7.py", line 7, in forward'
     assert "line 1, in <module>" in render_record(record, incident(record), judge([record]))
+
+
+def test_a_long_stack_says_what_is_left_out_of_it() -> None:
+    step, down = Frame("train.py", 9, "step", "down(0)"), Frame("train.py", 5, "down", "return down(n + 1)")
+
+    def lines(frames: tuple[Frame, ...], left_out: int) -> list[str]:
+        error = ExceptionFacts("RecursionError", "too deep", frames=frames, left_out=left_out)
+        return details_of(raised(1, 1, exception=error))
+
+    assert lines((step, *[down] * 59), 924) == [
+        '    File "train.py", line 9, in step',
+        "      down(0)",
+        '    File "train.py", line 5, in down',
+        "      return down(n + 1)",
+        "      ... 28 more times",
+        "    ... 924 frames",
+        '    File "train.py", line 5, in down',
+        "      return down(n + 1)",
+        "      ... 29 more times",
+    ]
+    deep = lines(tuple(Frame("train.py", line, "down") for line in range(8)), 0)
+    assert deep[0] == "    ... 2 frames" and deep[-1] == '    File "train.py", line 7, in down' and len(deep) == 7
+
+
+def details_of(record: FailureRecord) -> list[str]:
+    """Return the lines of its stack."""
+    lines = [*details(record)]
+    return lines[lines.index("  stack    (most recent call last)") + 1 :]
 
 
 def test_of_a_script_that_a_launcher_has_started_no_caller_is_missed() -> None:
