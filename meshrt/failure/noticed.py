@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from meshrt.errors import CallTimeout
 from meshrt.failure.record import ExceptionFacts, FailureRecord
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.services import PendingCall
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.wire.source import line_of
 
@@ -18,14 +20,16 @@ __all__ = ["of_fate", "of_silence", "shortened", "with_source"]
 #: Lines of output that a record keeps; and one of many.
 _LINES = 50
 _FEW_LINES = 4
+#: Calls that a process had not answered.
+_CALLS = 4
 
 
-def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, waited_for: bool) -> FailureRecord:
+def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, owed: Sequence[PendingCall]) -> FailureRecord:
     """Return the record of a process that has ended, or of a host with its ranks.
 
     Args:
         mesh: What is known of the mesh; None if it is not remembered.
-        waited_for: Whether callers are told.
+        owed: The oldest call of the script to each of its actors that it has not answered.
     """
     kind, blame = "exit", "worker"
     if fate.kind == "host":
@@ -41,7 +45,8 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, wait
         mesh_id=mesh_id,
         host=fate.host,
         pid=fate.pid,
-        waited_for=waited_for,
+        waited_for=bool(owed),
+        doing=tuple(f"{call.actor}.{call.endpoint}()" for call in owed[:_CALLS]),
         fate=dataclasses.replace(fate, log_tail=fate.log_tail[-_LINES:]),
         low=fate.low or now,
         high=fate.high or now,

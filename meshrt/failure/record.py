@@ -177,6 +177,7 @@ class FailureRecord(Plain, frozen=True):
             (memory, signals of other processes), ``"infra"`` (a host).
         what: What raised, if it was no endpoint: ``"a thread"``, ``"a task"``; or "".
         waited_for: Whether a caller waits for the call, and gets its error.
+        doing: Of a process that has ended: the oldest call of the script to each of its actors that was not answered.
         fate: How the process ended.
         hint: Of a silent one: what was not answered, and how long, in words.
         ranks: Ranks of this mesh that ended with a host, or did not answer.
@@ -206,6 +207,7 @@ class FailureRecord(Plain, frozen=True):
     endpoint: str = ""
     what: str = ""
     waited_for: bool = False
+    doing: tuple[str, ...] = ()
     thread: str = ""
     exception: ExceptionFacts | None = None
     fate: Fate | None = None

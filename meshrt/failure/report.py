@@ -257,10 +257,10 @@ def details(
     many = 1_000_000
     yield f"  what     {shown(whose + record.headline, many if full else _HEADLINE)}"
     where = _in(record).removeprefix(", in ")
-    if not where and record.waited_for and call:
-        where = f"during {shown(call)}"
+    if not where and record.waited_for and (record.doing or call):
+        where = f"during {shown(' or '.join(record.doing) or call)}"
     if where:
-        mine = call == f"{record.actor}.{record.endpoint}()" or not record.endpoint
+        mine = call == f"{record.actor}.{record.endpoint}()" or (not record.endpoint and record.doing in ((), (call,)))
         yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller and mine else "")
     if record.time:
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks.facts import Gathered, Raised
 from meshrt.hooks.fate import Fate
-from meshrt.hooks.services import RootServices
+from meshrt.hooks.services import PendingCall, RootServices
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
 from meshrt.inspect.masking import without_secrets, without_secrets_in_command
@@ -123,7 +124,7 @@ class Failures:
         self._last_words.of_thread(error)
         return raised.failure
 
-    def lost(self, mesh_id: str, rank: int, fate: Fate, waited_for: bool) -> None:
+    def lost(self, mesh_id: str, rank: int, fate: Fate, owed: Sequence[PendingCall]) -> None:
         """A rank has ended without being stopped."""
         incident = self._incidents[-1] if self._incidents else None
         if fate.kind == "host" and incident is not None:
@@ -132,7 +133,7 @@ class Failures:
                     together = replace(other, ranks=(*other.ranks, rank))
                     incident.records = (*incident.records[:index], together, *incident.records[index + 1 :])
                     return
-        self._add(of_fate(mesh_id, rank, fate, self._services.mesh(mesh_id), waited_for=waited_for))
+        self._add(of_fate(mesh_id, rank, fate, self._services.mesh(mesh_id), owed))
 
     def _add_late(self, record: FailureRecord) -> None:
         """Add a record on the loop, and wait for it. A thread of the script."""

@@ -190,9 +190,9 @@ class RootServices(Protocol):
     rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, fate)`` when a rank's process has ended; ``str(fate)`` says how in words.
     rank_gone: list[Callable[[str, int, Fate], None]]
-    #: called as ``fn(mesh id, base rank, fate, waited_for)`` when a rank has ended without a stop; ``waited_for``:
-    #: whether callers are told.
-    rank_lost: list[Callable[[str, int, Fate, bool], None]]
+    #: called as ``fn(mesh id, base rank, fate, owed)`` when a rank has ended without a stop; ``owed``: for each of its
+    #: actors the oldest call that it has not answered: the script is told.
+    rank_lost: list[Callable[[str, int, Fate, Sequence[PendingCall]], None]]
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
     #: ``"busy"`` in C), and when it answers again (``""``).
     rank_silent: list[Callable[[str, int, str], None]]

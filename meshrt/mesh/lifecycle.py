@@ -109,18 +109,18 @@ class Lifecycle:
             # It had been there: requests to it, and its creator, must not wait for ever.
             fate = replace(fate, kind="died", hint=f"its process was to be started again, and {fate}")
         # A caller that waits is told by the error of the call.
-        waited_for = self._driver.owed_by(mesh_id, rank)
+        owed = self._services.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
             callback()
         self._fail_pending_soon()
-        self._services.on_gone(mesh_id, rank, fate, waited_for=bool(waited_for))
+        self._services.on_gone(mesh_id, rank, fate, owed)
         if rank not in record.pids:
             record.progress.update(len(record.shape))
             record.initialized.reject(_unstarted(record, rank, fate))
             if fate.kind == "unborn" and record.stopped is None:
                 # An incomplete mesh cannot be used, and its owner has only an error, not a handle to stop it.
                 self._stopping.stop(mesh_id, 0.0, str(record.initialized.exception(0)))
-        if fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
+        if fate.kind == "died" and record.stopped is None and (refusal or not owed):
             again = f", and is not started again: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
         if fate.kind in ("died", "host"):
@@ -131,12 +131,12 @@ class Lifecycle:
 
     def _start_again(self, record: MeshRecord, rank: int, fate: Fate) -> None:
         mesh_id = record.mesh_id
-        waited_for = bool(self._driver.owed_by(mesh_id, rank))
+        owed = self._services.owed_by(mesh_id, rank)
         where = record.place(rank)
         for callback in self._registry.restarted(mesh_id, rank, fate, self._restarts.begin(mesh_id, rank)):
             callback()
         self._fail_pending_soon()
-        self._services.on_gone(mesh_id, rank, fate, waited_for=waited_for)
+        self._services.on_gone(mesh_id, rank, fate, owed)
         self._end_owned(mesh_id, rank, fate)
         if fate.kind == "host":
             record.homeless.add(rank)  # `lose` goes on, with all of them

@@ -90,7 +90,7 @@ class Services:
         self.at_birth: list[Callable[[], Sequence[Operation[Data]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, Fate], None]] = []
-        self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
+        self.rank_lost: list[Callable[[str, int, Fate, Sequence[PendingCall]], None]] = []
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.actor_begun: list[Callable[[str, int, str], None]] = []
         self.tables: dict[str, Any] = {}
@@ -224,6 +224,10 @@ class Services:
         """Return the calls of the script that wait for answers, by their number. Any thread."""
         return cast("dict[int, PendingCall]", self._driver.outstanding())  # every receiver of the root is one
 
+    def owed_by(self, mesh_id: str, rank: int) -> list[PendingCall]:
+        """Return the oldest call of the script to each actor of a rank that waits for an answer. Any thread."""
+        return cast("list[PendingCall]", self._driver.owed_by(mesh_id, rank))
+
     # -- messages
 
     async def serve_tool(self, client: ToolClient, operation: str, body: Body) -> Body:
@@ -295,8 +299,8 @@ class Services:
         self._holds.born(mesh_id, rank)
         hooks.run(self.rank_born, mesh_id, rank)
 
-    def on_gone(self, mesh_id: str, rank: int, fate: Fate, *, waited_for: bool) -> None:
-        """A rank has ended: nothing waits for it any more. ``waited_for``: callers are told."""
+    def on_gone(self, mesh_id: str, rank: int, fate: Fate, owed: Sequence[PendingCall]) -> None:
+        """A rank has ended: nothing waits for it any more. ``owed``: see `RootServices.rank_lost`."""
         self._holds.gone(mesh_id, rank)
         requests = self._requests.pop((mesh_id, rank), None)
         if requests is not None:
@@ -305,8 +309,8 @@ class Services:
         hooks.run(self.rank_gone, mesh_id, rank, fate)
         if fate.kind != "stopped":
             # After the callers are told: the first time, it takes a while.
-            self._loop.running.call_soon(self._on_lost, mesh_id, rank, fate, waited_for)
+            self._loop.running.call_soon(self._on_lost, mesh_id, rank, fate, owed)
 
-    def _on_lost(self, mesh_id: str, rank: int, fate: Fate, waited_for: bool) -> None:
+    def _on_lost(self, mesh_id: str, rank: int, fate: Fate, owed: Sequence[PendingCall]) -> None:
         plugins.load("failure", self, in_root=True)
-        hooks.run(self.rank_lost, mesh_id, rank, fate, waited_for)
+        hooks.run(self.rank_lost, mesh_id, rank, fate, owed)

@@ -113,10 +113,11 @@ class Driver(Waiting):
         links = [out for out in self._table.all() if out.key[2] != PORTS]
         return {call_id: owed[0] for out in links for call_id, owed in out.outstanding.copy().items()}
 
-    def owed_by(self, mesh_id: str, rank: int) -> bool:
-        """Whether a call of this process waits for an answer of a rank."""
-        links = tuple(self._links.items())
-        return any(out.outstanding for key, out in links if key[:2] == (mesh_id, rank) and key[2] != PORTS)
+    def owed_by(self, mesh_id: str, rank: int) -> list[Receiver]:
+        """Return the oldest call of this process to each actor of a rank that waits for an answer."""
+        links = [out for key, out in tuple(self._links.items()) if key[:2] == (mesh_id, rank) and key[2] != PORTS]
+        calls = [out.outstanding.copy() for out in links]
+        return [next(iter(each.values()))[0] for each in calls if each]
 
     def receivers(self, outs: list[OutLink], *, block: bool) -> list[Identity] | None:
         """Return the processes behind some links; those that have ended are left out.

@@ -339,7 +339,22 @@ def test_an_init_that_raises_when_its_rank_is_started_again(tmp_path: Path) -> N
     done = program(tmp_path, main)
     assert "because it ran again after rank 0 was killed by SIGKILL" in done.stderr
     assert root_of(done.stderr).startswith("ROOT CAUSE  spare rank 0 (n=0)") and "SIGKILL" in root_of(done.stderr)
-    assert "  where" not in root_of(done.stderr)  # not in the call that has told of it
+    assert "  where    during once.everywhere()\n" in root_of(done.stderr)  # the first one; it does not say which line
+
+
+def test_a_process_that_ends_in_one_of_several_actors_names_what_each_was_asked(tmp_path: Path) -> None:
+    main = (
+        "class Bad(Actor):\n"
+        "    def __init__(self): os._exit(3)\n"
+        "    @endpoint\n"
+        "    def ok(self): pass\n"
+        "trainer.initialized.get()\n"
+        "held = trainer.everywhere.call('time.sleep(60)')\n"
+        "trainer.everywhere.broadcast('pass')\n"
+        "mesh.spawn('bad', Bad).ok.call().get()"
+    )
+    root = root_of(program(tmp_path, main).stderr)
+    assert "exited with code 3" in root and "  where    during trainer.everywhere() or bad.__init__()\n" in root
 
 
 RAISES = "trainer.everywhere.{}('raise KeyError(\"unread\")')"

@@ -78,7 +78,7 @@ class FakeRoot:
         self.at_birth: list[Callable[[], Sequence[Operation[Data]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, Fate], None]] = []
-        self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
+        self.rank_lost: list[Callable[[str, int, Fate, Sequence[PendingCall]], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
         self.unanswering: dict[int, Silent] = {}
         self.incarnations: dict[int, int] = {}

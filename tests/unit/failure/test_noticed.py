@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from meshrt.errors import CallTimeout, RankPlace
@@ -12,6 +15,7 @@ from meshrt.selection import Shape
 from tests.unit.failure.records import raised
 
 SHAPE = Shape.from_extent({"n": 4})
+CALL: Any = SimpleNamespace(actor="trainer", endpoint="step")
 MESH = MeshFacts("m", "train", SHAPE, actors={"trainer": dict.fromkeys(range(4), SHAPE)}, incarnations={2: 3})
 
 
@@ -25,24 +29,25 @@ MESH = MeshFacts("m", "train", SHAPE, actors={"trainer": dict.fromkeys(range(4),
     ],
 )
 def test_the_record_of_an_end_holds_its_fate(fate: Fate, kind: str, blame: str) -> None:
-    record = of_fate("m", 2, fate, MESH, waited_for=True)
+    record = of_fate("m", 2, fate, MESH, [CALL])
     assert (record.kind, record.blame, record.rank, record.coordinates) == (kind, blame, 2, {"n": 2})
     assert (record.actor, record.incarnation, record.waited_for) == ("trainer", 3, True)
+    assert record.doing == ("trainer.step()",)
     assert record.fate == fate and record.headline == str(fate)
 
 
 def test_an_end_after_which_the_rank_is_started_again_is_that_of_the_incarnation_before() -> None:
-    assert of_fate("m", 2, Fate("died", restarts=True), MESH, waited_for=False).incarnation == 2
+    assert of_fate("m", 2, Fate("died", restarts=True), MESH, []).incarnation == 2
 
 
 def test_of_a_host_the_ranks_are_named_and_no_rank_has_failed_by_itself() -> None:
-    record = of_fate("m", 2, Fate("host", host="node1"), MESH, waited_for=False)
+    record = of_fate("m", 2, Fate("host", host="node1"), MESH, [])
     assert (record.rank, record.ranks, record.actor, record.coordinates) == (-1, (2,), "", {})
     assert record.headline == "host node1 was lost, and its 1 rank"
 
 
 def test_of_a_mesh_that_is_forgotten_only_the_id_is_known() -> None:
-    record = of_fate("m", 2, Fate("died", exit_code=1), None, waited_for=False)
+    record = of_fate("m", 2, Fate("died", exit_code=1), None, [])
     assert (record.mesh_id, record.mesh, record.rank, record.coordinates) == ("m", "", 2, {})
 
 
@@ -59,7 +64,7 @@ def test_who_has_not_answered() -> None:
 
 def test_of_many_failures_only_the_outlines_are_kept() -> None:
     end = Fate("died", log_tail=tuple(map(str, range(9))))
-    record = shortened(of_fate("m", 2, end, MESH, waited_for=False))
+    record = shortened(of_fate("m", 2, end, MESH, []))
     assert record.fate is not None and list(record.fate.log_tail) == ["5", "6", "7", "8"]
     error = shortened(raised(0, 1)).exception
     assert error is not None and not any(frame.locals for frame in error.frames)

@@ -11,6 +11,7 @@ import pytest
 from meshrt.errors import SpawnError
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Report, Taken
+from meshrt.hooks.services import PendingCall
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
@@ -83,7 +84,10 @@ class Bench:
 
     def on_born(self, _mesh_id: str, _rank: int) -> None: ...
 
-    def on_gone(self, _mesh_id: str, _rank: int, _fate: Fate, *, waited_for: bool) -> None: ...
+    def on_gone(self, _mesh_id: str, _rank: int, _fate: Fate, _owed: object) -> None: ...
+
+    def owed_by(self, _mesh_id: str, _rank: int) -> list[PendingCall]:
+        return []
 
     def lost(self, _record: MeshRecord, rank: int, fate: Fate) -> None:
         self.lost_ranks.append((rank, fate.kind))
