@@ -6,7 +6,7 @@ import msgspec
 
 from meshrt.failure.record import Document, Plain
 from meshrt.inspect.merged import NO_STACKS, MergedStacks
-from meshrt.inspect.standstill import CYCLE, LATE, MISMATCH, STOPPED, Standstill
+from meshrt.inspect.standstill import CYCLE, LATE, MISMATCH, OWES, STOPPED, Standstill
 
 __all__ = ["Hang", "hang_of"]
 
@@ -16,6 +16,7 @@ _SURE = {
     MISMATCH: "certain: a collective ends when all ranks of its group are in the same one",
     LATE: "certain: a collective ends when all ranks of its group are in it",
     STOPPED: "until a person continues it",
+    OWES: "likely: all that have not answered the script wait for it, and it for nobody",
 }
 
 

@@ -3,8 +3,9 @@
 Waits lead from a rank to those that it waits for, from these to those that they wait for, and so on. If the last ranks
 wait for each other, and have done so for longer than looking at them takes, this cycle is what blocks the first one.
 The same holds if the last ranks were stopped by the user. Ranks that wait in a collective of torch.distributed are
-blocked by those that are in another one of the same number, or that have not entered it. Other causes (a rank that
-computes, a lock) do not show in the waits.
+blocked by those that are in another one of the same number, or that have not entered it. Ranks that all wait for
+answers of others, which wait for nobody, are probably blocked by these. Other causes (one of them computes, a lock) do
+not show in the waits.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from meshrt.hooks.facts import Wait
 from meshrt.program.waits import CERTAIN_SECONDS, Chain, Key, Mismatch, WaitGraph, members_of, targets_of
 from meshrt.selection import fold_ranks
 
-__all__ = ["CYCLE", "LATE", "MISMATCH", "STOPPED", "Standstill", "reached", "standstill"]
+__all__ = ["CYCLE", "LATE", "MISMATCH", "OWES", "STOPPED", "Standstill", "reached", "standstill"]
 
 #: Kinds of a standstill.
-CYCLE, MISMATCH, LATE, STOPPED = "cycle", "mismatch", "late", "stopped"
+CYCLE, MISMATCH, LATE, STOPPED, OWES = "cycle", "mismatch", "late", "stopped", "owes"
 #: Most ranks that are named one by one.
 _NAMED = 8
 
@@ -30,9 +31,10 @@ class Standstill:
 
     Attributes:
         kind: `CYCLE`: ranks wait for each other. `MISMATCH`: ranks are in different collectives. `LATE`: ranks have not
-            entered a collective. `STOPPED`: the user has stopped ranks in the debugger.
+            entered a collective. `STOPPED`: the user has stopped ranks in the debugger. `OWES`: ranks have not answered
+            calls, and wait for nobody.
         text: The same in words, with the ranks: "worker ranks 4, 7 and 10 wait for each other, for 6 s".
-        ranks: The ranks in the cycle or the mismatch, or the late or stopped ones, by mesh id.
+        ranks: The ranks in the cycle or the mismatch, or those that block the others, by mesh id.
         reached: All ranks that the waits lead from and to, by mesh id.
     """
 
@@ -62,7 +64,8 @@ def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) 
         names: The names of meshes, by id.
         keys: The actors that do not answer.
     """
-    found = reached(graph, keys)
+    asked = set(keys)
+    found = reached(graph, asked)
     words = _Words(graph, names)
     for mismatch in graph.mismatches:
         if found.intersection(mismatch.keys):
@@ -80,7 +83,32 @@ def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) 
     if awaited is not None:
         wait, late = awaited
         return Standstill(LATE, words.late(wait, late), _by_mesh(late), _by_mesh(found))
+    owed = _owed(graph, asked, found)
+    if owed is not None:
+        wait, owing = owed
+        return Standstill(OWES, words.owes(wait, owing), _by_mesh(owing), _by_mesh(found))
     return None
+
+
+def _owed(graph: WaitGraph, asked: set[Key], found: set[Key]) -> tuple[Wait, list[Key]] | None:
+    """Return the longest wait for ranks that wait for nobody, and these; None: some of ``asked`` wait for nobody."""
+    if not all(_waits(graph, key) for key in asked):
+        return None
+    ends = [key for key in sorted(found - asked) if not _waits(graph, key)]
+    if not ends or not all(_works(graph, key) for key in ends):
+        return None
+    waits = [wait for key in sorted(found) if key in graph.nodes for wait in graph.nodes[key].waits]
+    owed = [wait for wait in waits if not (wait.port or wait.any) and set(targets_of(wait)) & set(ends)]
+    longest = max(owed, key=lambda wait: wait.seconds, default=None)
+    if longest is None or longest.seconds < CERTAIN_SECONDS:
+        return None
+    return longest, [key for key in ends if key in targets_of(longest)]
+
+
+def _works(graph: WaitGraph, key: Key) -> bool:
+    """Whether an actor has a message that it has not answered, and its rank can be looked at."""
+    node = graph.nodes.get(key)
+    return node is not None and node.state not in ("", "idle", "waiting") and key[:2] not in graph.ranks
 
 
 def _late(graph: WaitGraph, found: Iterable[Key]) -> tuple[Wait, list[Key]] | None:
@@ -139,6 +167,13 @@ class _Words:
         has = "has" if len(late) == 1 else "have"
         text = f"{self._who(late)} {has} not entered {wait.endpoint}, in which others wait for {wait.seconds:.0f} s"
         places = {self._place(key) for key in late} - {""}
+        return f"{text}: {places.pop()}" if len(places) == 1 else text
+
+    def owes(self, wait: Wait, owing: list[Key]) -> str:
+        """Say who has not answered, and where they are if that is one place."""
+        has = "has" if len(owing) == 1 else "have"
+        text = f"{self._who(owing)} {has} not answered {wait.actor}.{wait.endpoint}() for {wait.seconds:.0f} s"
+        places = {self._place(key) for key in owing} - {""}
         return f"{text}: {places.pop()}" if len(places) == 1 else text
 
     def _place(self, key: Key) -> str:

@@ -421,6 +421,31 @@ def test_ranks_that_wait_for_each_other_are_the_root_cause(tmp_path: Path) -> No
     assert healthy[0].startswith("DID NOT FAIL  1 rank;")
 
 
+def test_a_rank_for_which_all_others_wait_is_the_likely_root_cause(tmp_path: Path) -> None:
+    script = tmp_path / "served.py"
+    script.write_text(
+        "import time\n"
+        "from meshrt import Actor, endpoint, proc_mesh\n"
+        "class Server(Actor):\n"
+        "    @endpoint\n"
+        "    def fetch(self): time.sleep(60)\n"
+        "class Client(Actor):\n"
+        "    @endpoint\n"
+        "    def work(self, server): return server.fetch.call_one().get()\n"
+        "server = proc_mesh(n=1, name='store').spawn('server', Server)\n"
+        "client = proc_mesh(n=3, name='workers').spawn('client', Client).get()\n"
+        "client.work.call(server.get()).get(timeout=3)\n"
+    )
+    done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    owes = (
+        r"server rank 0 has not answered server.fetch\(\) for \d s: blocked in time.sleep at \S+served.py:5, in fetch"
+    )
+    root = sections(done.stderr)[-1]
+    assert re.fullmatch(rf"ROOT CAUSE  {owes}  \[likely: all that .* wait for it, and it for nobody\]", root[0]), root
+    assert root[1] == "  what     client ranks 0-2 of workers did not answer client.work() within 3 s"
+    assert "DID NOT FAIL" not in done.stderr
+
+
 @pytest.mark.slow
 def test_a_rank_at_a_breakpoint_is_the_root_cause_when_one_presses_ctrl_c(tmp_path: Path) -> None:
     script = tmp_path / "ring.py"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from meshrt.hooks.facts import Wait
-from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill, reached, standstill
+from meshrt.inspect.standstill import CYCLE, OWES, STOPPED, Standstill, reached, standstill
 from meshrt.program.waits import Waiter, WaitGraph
 
 NAMES = {"m": "mesh1", "s": "mesh2"}
@@ -54,6 +54,24 @@ def test_a_cycle_elsewhere_keeps_nobody_here() -> None:
 
 def test_what_has_just_begun_is_no_cycle() -> None:
     assert kept(graph({1: (2,), 2: (1,)}, seconds=0.5), 1) is None
+
+
+def test_ranks_that_owe_the_answers_for_which_all_others_wait() -> None:
+    made = graph({1: (3,), 2: (3,)})
+    made.nodes["m", 3, "a"] = Waiter("running", "running at f.py:3, in ask")
+    found = kept(made, 1, 2)
+    assert found is not None and found.kind == OWES
+    assert found.text == "a rank 3 has not answered a.ask() for 6 s: running at f.py:3, in ask"
+    assert (found.ranks, found.reached) == ({"m": (3,)}, {"m": (1, 2, 3)})
+    assert kept(made, 1, 3) is None, "one that has not answered itself is no cause that is elsewhere"
+    made.nodes["m", 3, "a"] = Waiter("idle", "waits for messages")
+    assert kept(made, 1, 2) is None
+    made.nodes["m", 3, "a"] = Waiter("running", "running")
+    made.ranks["m", 3] = "silent", "which does not answer"
+    assert kept(made, 1, 2) is None
+    just_now = graph({1: (3,)}, seconds=0.5)
+    just_now.nodes["m", 3, "a"] = Waiter("running", "running")
+    assert kept(just_now, 1) is None
 
 
 def test_ranks_that_a_person_has_stopped() -> None:
