@@ -9,7 +9,7 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(62_850, more=100, less=200),
+    "lines of code": Bar(63_000, more=100, less=200),
     "uses of Any": Bar(222, less=10),
     "circles of imports": Bar(0),
     "modules in circles": Bar(0),
