@@ -35,9 +35,8 @@ class Started:
         self.stderr = process.stderr
         self._process = process
 
-    @property
-    def hint(self) -> str:
-        """See `Placed.hint`."""
+    def said_of_end(self) -> str:
+        """See `Placed.said_of_end`."""
         return ""
 
     def kill(self) -> None:
@@ -70,9 +69,8 @@ class LocalAgent(Started):
         self.link = link
         self.address = HostAddress(machine_of(process.pid), process.pid, directory)
 
-    @property
-    def hint(self) -> str:
-        """How its process has ended. It has closed its link, and ends: that is waited for for a moment."""
+    def said_of_end(self) -> str:
+        """Return how its process has ended. It has closed its link, and ends: that is waited for for a moment."""
         if not self.wait(_ENDS):
             return ""
         status = self._process.returncode

@@ -33,7 +33,6 @@ class RayAgent:
     Attributes:
         place: Sorts the agents of an engine.
         host: Its name; "" until it has started.
-        hint: What Ray says of its end; "": nothing.
     """
 
     address = None
@@ -43,7 +42,8 @@ class RayAgent:
         self.place = (group.number, index)
         self.host = ""
         self.mark = program.new_mark()
-        self.hint = ""
+        #: What Ray says of its end.
+        self._said = ""
         self.link: Link
         self._program = program
         self._invitation = program.invite()
@@ -93,6 +93,10 @@ class RayAgent:
         self._killed = True
         self._actor.kill()
 
+    def said_of_end(self) -> str:
+        """Return what Ray says of its end."""
+        return self._said
+
     def wait(self, timeout: float) -> bool:
         """Wait for its end, and until it has left nothing in Ray."""
         return self._ended.wait(timeout)
@@ -125,9 +129,9 @@ class RayAgent:
             self._status = said if isinstance(said, int) else None
         except ChildProcessError as error:
             if not self._killed:
-                self.hint = f"Ray says: {error}"
+                self._said = f"Ray says: {error}"
                 if self.host:  # if it has not started, that is the error of the mesh
-                    self._program.announce(f"host {self.host}: {self.hint}")
+                    self._program.announce(f"host {self.host}: {self._said}")
         finally:
             os.close(self._writer)
             self._actor.kill()
@@ -137,4 +141,4 @@ class RayAgent:
     def _last_words(self) -> str:
         said = self.stderr.read().decode(errors="replace").strip() if self.stderr is not None else ""
         how = f", with exit status {self._status}" if self._status is not None else ""
-        return how + (f": {said or self.hint}" if said or self.hint else "")
+        return how + (f": {said or self._said}" if said or self._said else "")

@@ -287,17 +287,16 @@ class AgentLink:
         self._link.sock.close()
         self.output.abandon()
 
-    @property
     def why(self) -> str:
-        """Why its link has ended, if that is known."""
+        """Return why its link has ended, if that is known. It may wait a moment for the end of the agent."""
         error = self._link.error
         if not self.machine or error is None or error.errno not in _SILENT:
-            return self.placed.hint
+            return self.placed.said_of_end()
         where = f"its machine ({self._address[0]})" if self._address is not None else "its machine"
         last = time.strftime("%H:%M:%S", time.localtime(time.clock_gettime(time.CLOCK_REALTIME) - self._unheard))
         said = f"{where} has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
         said += f"; the last sign of it came {self._unheard:.1f} s before, at {last}"
-        return f"{said}. {self.placed.hint}" if self.placed.hint else said
+        return ". ".join(filter(None, (said, self.placed.said_of_end())))
 
     @property
     def where(self) -> HostAddress:

@@ -53,9 +53,8 @@ class Placed(Protocol):
     def stderr(self) -> IO[bytes] | None:
         """What the agent writes there, as far as it comes to this machine."""
 
-    @property
-    def hint(self) -> str:
-        """What the engine says of its end; "": nothing, or nothing yet. Not a verdict."""
+    def said_of_end(self) -> str:
+        """Return what the engine says of its end; "": nothing, or nothing yet. Not a verdict. It may wait a moment."""
 
     def kill(self) -> None:
         """End the agent."""

@@ -198,6 +198,7 @@ class Lifecycle:
 
     def lose(self, agent: AgentLink) -> None:
         """An agent is gone, and its ranks with it."""
+        why = agent.why()
         for record, ranks in self._registry.of_agent(agent):
             if ranks:
                 # As of a rank that dies then: within the grace, what was sent before is lost with it.
@@ -209,7 +210,7 @@ class Lifecycle:
                             host=agent.host,
                             pid=record.pids.get(rank, 0),
                             log_tail=(*record.last_lines.get(rank, ()), *agent.output.tail),
-                            hint=agent.why,
+                            hint=why,
                             low=agent.alive_at,
                             high=agent.gone_at,
                         )
@@ -217,7 +218,7 @@ class Lifecycle:
                 if kind == "host":
                     self._services.announce(
                         f"the agent of host {agent.host} is gone, and {counted(len(ranks))} of {record.name}"
-                        + (f" ({agent.why})" if agent.why else "")
+                        + (f" ({why})" if why else "")
                         + ("" if record.stopped is None else ", which was being stopped")
                         + (f"; {counted(len(record.homeless))} to be started again" if record.homeless else "")
                     )

@@ -49,7 +49,7 @@ class Moving:
             return
         work = functools.partial(self._find, lost, record, ranks)
         start = threading.Thread(target=work, name="meshrt-spare", daemon=True).start
-        if lost.why:
+        if lost.why():
             start()
         else:
             self._loop.call_later(FENCE_SECONDS, start)
@@ -78,7 +78,7 @@ class Moving:
             self._lifecycle.lose(spare)
 
     def _give_up(self, lost: AgentLink, record: MeshRecord, ranks: list[int], problem: str) -> None:
-        why = f"{lost.why or 'its host was lost'}; no other host can take its place: {problem}"
+        why = f"{lost.why() or 'its host was lost'}; no other host can take its place: {problem}"
         for rank in ranks:
             if rank in record.homeless:
                 record.homeless.discard(rank)

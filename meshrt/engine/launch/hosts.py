@@ -60,7 +60,6 @@ class LaunchedAgent:
     """
 
     stderr = None
-    hint = ""
     address = None
 
     def __init__(self, arrival: Arrival, mark: str) -> None:
@@ -80,6 +79,10 @@ class LaunchedAgent:
         if not self.link.closed:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.link.fileno())) as sock:
                 sock.shutdown(socket.SHUT_RDWR)
+
+    def said_of_end(self) -> str:
+        """See `Placed.said_of_end`: only its launcher knows."""
+        return ""
 
     def wait(self, timeout: float) -> bool:
         """Its launcher waits for its end; here only the end of the link is known."""

@@ -188,7 +188,7 @@ def test_a_lost_host_is_replaced_in_its_bundle(cluster: Cluster, program: Progra
     first, second = engine.place(program, Request(2, 2), [])
     cluster.actors[0].output.put(ChildProcessError("its node has died"))
     assert first.wait(20)
-    assert first.hint == "Ray says: its node has died"
+    assert first.said_of_end() == "Ray says: its node has died"
     assert program.said == ["host host0.0: Ray says: its node has died"]
     again = engine.place(program, Request(2, 2), [second])
     assert again[1] is second and again[0] is not first and len(cluster.groups) == 1

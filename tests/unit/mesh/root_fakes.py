@@ -64,7 +64,7 @@ class FakeAgent:
         self.pid = 4711
         self.machine = 0
         self.clock = None
-        self.why = ""
+        self.said = ""
         self.where = self.address = HostAddress(1, 4711, b"/d")
         self.output = SimpleNamespace(tail=())
         self.sent: list[Message] = []
@@ -74,6 +74,9 @@ class FakeAgent:
         #: Whether a signal has stopped it, and whether it answers questions.
         self.is_stopped = False
         self.answers = True
+
+    def why(self) -> str:
+        return self.said
 
     def send(self, message: Message) -> None:
         self.sent.append(message)

@@ -22,7 +22,7 @@ class Bench(Lifecycles):
     def __init__(self) -> None:
         super().__init__()
         self.agent.machine = 7
-        self.agent.why = "its machine has not answered"
+        self.agent.said = "its machine has not answered"
         self.spare_agent: Any = FakeAgent("spare")
         self.problem: Exception | None = None
         #: What is to be done on the loop, and when.
@@ -82,7 +82,7 @@ def test_they_are_started_on_a_host_that_is_left(bench: Bench) -> None:
 
 def test_their_agent_has_the_time_to_end_them(bench: Bench) -> None:
     """Its connection has ended for another reason than silence: it may live."""
-    bench.agent.why = ""
+    bench.agent.said = ""
     bench.lose()
     assert bench.waits == [FENCE_SECONDS]
 
