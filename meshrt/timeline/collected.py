@@ -79,8 +79,7 @@ class Collected:
         """Add the meshes of the program."""
         for mesh in meshes:
             self._meshes[mesh.mesh] = (mesh.name or mesh.mesh, Shape.from_wire(mesh.shape), dict(mesh.hosts))
-            recorded = {track.rank for track in self.tracks.values() if track.mesh == mesh.mesh}
-            self.miss([Missing(mesh.mesh, rank, how) for rank, how in mesh.gone if rank in recorded])
+            self.miss([Missing(mesh.mesh, rank, how) for rank, how in mesh.gone])
 
     def add(self, mesh_id: str, rank: int, part: Part) -> None:
         """Add a part of one rank."""

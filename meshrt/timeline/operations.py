@@ -170,7 +170,7 @@ class RanksOfMesh(Data, frozen=True):
         shape: As `meshrt.selection.Shape.to_wire` writes it.
         ranks: Base ranks to ask now.
         hosts: Base ranks, and the names of their hosts.
-        gone: Base ranks that have ended, and how.
+        gone: Base ranks that have ended since the recording began, and how.
     """
 
     mesh: str

@@ -38,12 +38,23 @@ _SECONDS = 2.0
 
 @dataclass(slots=True)
 class _Recording:
-    """A recording of a terminal; ``ranks``: by mesh id, None: all; ``script``: the calls that the script waits for."""
+    """A recording of a terminal.
+
+    Attributes:
+        ranks: By mesh id; None: all.
+        before: Those that had ended before it began.
+        script: The calls that the script waits for.
+    """
 
     client: int
     ranks: dict[str, tuple[int, ...]] | None
+    before: frozenset[tuple[str, int]]
     script: ScriptTimeline
     ended: bool = False
+
+    def has(self, mesh_id: str, rank: int) -> bool:
+        """Whether it is of this rank, too."""
+        return self.ranks is None or rank in self.ranks.get(mesh_id, ())
 
 
 class Timelines:
@@ -57,10 +68,11 @@ class Timelines:
     async def begin(self, client: ToolClient, begin: Begin) -> Begun:
         """Begin to record."""
         ranks = self._chosen(begin.ranks) if begin.ranks.strip() else None
+        before = frozenset((mesh.mesh_id, rank) for mesh in self._services.meshes() for rank in mesh.ended)
         self._count += 1
         name = f"{client.id}.{self._count}"
         recording = self._recordings[name] = _Recording(
-            client.id, ranks, ScriptTimeline(self._services.pending_calls())
+            client.id, ranks, before, ScriptTimeline(self._services.pending_calls())
         )
         try:
             without = await self._ask(recording, BeginOnRank(name))
@@ -80,9 +92,8 @@ class Timelines:
     def _alive(self, recording: _Recording) -> dict[str, list[int]]:
         alive = {}
         for mesh in self._services.meshes():
-            wanted = None if recording.ranks is None else set(recording.ranks.get(mesh.mesh_id, ()))
             alive[mesh.mesh_id] = [
-                rank for rank in mesh.alive if rank in mesh.pids and (wanted is None or rank in wanted)
+                rank for rank in mesh.alive if rank in mesh.pids and recording.has(mesh.mesh_id, rank)
             ]
         return {mesh_id: ranks for mesh_id, ranks in alive.items() if ranks}
 
@@ -94,7 +105,8 @@ class Timelines:
 
     async def ranks(self, client: ToolClient, asked: Ranks) -> RanksToAsk:
         """Return the ranks to ask."""
-        alive = self._alive(self._named(asked.recording))
+        recording = self._named(asked.recording)
+        alive = self._alive(recording)
         return RanksToAsk(
             [
                 RanksOfMesh(
@@ -103,7 +115,11 @@ class Timelines:
                     shape=mesh.shape.to_wire(),
                     ranks=alive.get(mesh.mesh_id, []),
                     hosts=list(mesh.hosts.items()),
-                    gone=[(rank, str(ended)) for rank, ended in mesh.ended.items()],
+                    gone=[
+                        (rank, str(how))
+                        for rank, how in mesh.ended.items()
+                        if recording.has(mesh.mesh_id, rank) and (mesh.mesh_id, rank) not in recording.before
+                    ],
                 )
                 for mesh in self._services.meshes()
             ]

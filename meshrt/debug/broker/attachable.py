@@ -100,7 +100,7 @@ def snapshot_of(session: Session, targets: Targets, client: ToolClient) -> Snaps
         **asdict(row_of(actor, rank, stop, targets.state(actor, rank, stop))),
         session=session.state,
         reason=at.reason,
-        text=session.text_for(),
+        text=session.text_for(client),
         headline=at.headline,
         code=_code(at.place),
         selected=(at.selected, _code(at.selected)) if at.selected.file else None,

@@ -60,6 +60,8 @@ class Session:
     text: str = ""
     #: The text was the answer to a request to many ranks: a terminal has shown it.
     answered: bool = False
+    #: The number of the terminal that was attached when the last part of the text came; 0: none.
+    reader: int = 0
     state: str = STOPPED
     #: When it was resumed last (epoch seconds); 0: never.
     resumed_at: float = 0.0
@@ -90,10 +92,12 @@ class Session:
         """Keep ``text`` for the next terminal that attaches; a long text is shortened to `TEXT_LIMIT`."""
         before = "" if self.answered else self.text
         self.text, self.answered = cap(before + text, TEXT_LIMIT), False
+        # It goes to the attached terminal, unless a job waits for it.
+        self.reader = self.holder.id if self.holder is not None and self.waiter is self.attachment else 0
 
-    def text_for(self) -> str:
-        """Return what a terminal that attaches is shown; "" if it was an answer, which has been shown."""
-        return "" if self.answered else self.text
+    def text_for(self, client: ToolClient) -> str:
+        """Return what a terminal that attaches is shown; "": it was an answer, or this terminal has shown it."""
+        return "" if self.answered or self.reader == client.id else self.text
 
 
 class SessionTable:

@@ -10,10 +10,11 @@ import pytest
 
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Answered, Gathered, Unanswered
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
-from meshrt.timeline.operations import Begin, Missing, Part, Parts, Take
+from meshrt.timeline.operations import Begin, Missing, Part, Parts, Ranks, Take
 from meshrt.timeline.root import Timelines
 
 Told = Answered[None, Part] | Unanswered
@@ -29,8 +30,11 @@ class Services:
         self.report: Any = None
         self.refuses = False
 
+        self.ended: dict[int, Fate] = {}
+
     def meshes(self) -> list[MeshFacts]:
-        return [MeshFacts("m", "", Shape.from_extent({"n": 2}), alive=(0, 1), pids={0: 100, 1: 101})]
+        alive = tuple(rank for rank in (0, 1) if rank not in self.ended)
+        return [MeshFacts("m", "", Shape.from_extent({"n": 2}), alive=alive, pids={0: 100, 1: 101}, ended=self.ended)]
 
     def pending_calls(self) -> dict[int, Any]:
         return {}
@@ -75,6 +79,24 @@ def test_a_terminal_that_leaves_while_a_recording_begins_leaves_nothing_behind()
 
     asyncio.run(leave())
     assert services.dropped == [(0, "timeline.drop"), (1, "timeline.drop")]
+
+
+def test_ranks_that_end_while_it_records_are_named_with_the_reason() -> None:
+    async def gone(before: dict[int, Fate], after: dict[int, Fate]) -> list[tuple[int, str]]:
+        services = Services()
+        services.ended = before
+        timelines = Timelines(cast(RootServices, services))
+        begun = asyncio.ensure_future(timelines.begin(CLIENT, Begin()))
+        await asyncio.sleep(0)
+        services.report(Gathered([], done=True))
+        name = (await begun).recording
+        services.ended = before | after
+        (mesh,) = (await timelines.ranks(CLIENT, Ranks(name))).meshes
+        return [*mesh.gone]
+
+    died, killed = Fate("died", exit_code=3), Fate("died", signal=9)
+    assert asyncio.run(gone({}, {0: died, 1: killed})) == [(0, str(died)), (1, str(killed))]
+    assert asyncio.run(gone({0: died}, {1: killed})) == [(1, str(killed))]
 
 
 def test_a_part_of_each_rank_that_answers_and_why_others_have_none() -> None:

@@ -84,9 +84,12 @@ def test_a_rank_without_an_answer_is_named_with_the_reason() -> None:
     made.add("m", 2, part(4713, [row(1, 1, 2)]))
     shape = Shape.from_extent({"hosts": 2, "gpus": 2}).to_wire()
     made.know([RanksOfMesh("m", "mesh1", shape, [], [], [(2, "was killed by SIGKILL"), (3, "exited")])])
-    assert made.without == {("m", 2): ("mesh1 rank 2 (hosts=1, gpus=0)", "was killed by SIGKILL")}
+    assert made.without == {
+        ("m", 2): ("mesh1 rank 2 (hosts=1, gpus=0)", "was killed by SIGKILL"),
+        ("m", 3): ("mesh1 rank 3 (hosts=1, gpus=1)", "exited"),  # before anything came of it
+    }
     made.add("m", 2, part(4714, [row(1, 3, 4)]))  # started again
-    assert not made.without
+    assert list(made.without) == [("m", 3)]
     assert [event["pid"] for event in events(made)["X"]] == [4713, 4714]
 
 

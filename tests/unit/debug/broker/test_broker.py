@@ -222,7 +222,13 @@ def test_output_of_a_long_command_is_passed_on_and_kept(root: FakeRoot) -> None:
     root.stop(0, text="two\n")
     assert [body["text"] for body in me.of("debug.attached")] == ["one\n", "two\n"]
     root.ask(me, "debug.detach")
-    assert root.ask(me, "debug.attach", actor="debugee", rank="0")["text"] == "one\ntwo\n"
+    assert root.ask(me, "debug.attach", actor="debugee", rank="0")["text"] == "", "it has shown that"
+    root.ask(me, "debug.detach")
+    other = root.terminal(pid=99)
+    assert root.ask(other, "debug.attach", actor="debugee", rank="0")["text"] == "one\ntwo\n"
+    root.ask(other, "debug.detach")
+    root.event("output", 0, text="three\n")
+    assert root.ask(me, "debug.attach", actor="debugee", rank="0")["text"] == "one\ntwo\nthree\n"
 
 
 def test_views_and_base_ranks(root: FakeRoot) -> None:
