@@ -98,9 +98,9 @@ def unread_lines(found: Waits) -> list[str]:
 
 
 def _unread(errors: Iterable[UnreadError], names: Mapping[str, str]) -> list[Unread]:
-    found: dict[tuple[str, str, str, str], list[int]] = {}
+    found: dict[tuple[str, str, str, str], set[int]] = {}
     for each in errors:
-        found.setdefault((each.mesh_id, each.actor, each.endpoint, each.error), []).append(each.rank)
+        found.setdefault((each.mesh_id, each.actor, each.endpoint, each.error), set()).add(each.rank)
     told = []
     for (mesh_id, actor, endpoint, error), ranks in list(found.items())[-_UNREAD:]:
         where = f"{names.get(mesh_id) or mesh_id} {_named(fold_ranks(ranks), len(ranks))}"

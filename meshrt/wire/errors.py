@@ -99,9 +99,14 @@ def failure_of(chain: ErrorChain) -> str:
 
 
 def headline_of(chain: ErrorChain) -> str:
-    """Return type and message of the error. Raises ProtocolError as `failure_of`."""
+    """Return type and message of the error. Raises ProtocolError as `failure_of`.
+
+    Of an error of meshrt, the first line says what happened: the traceback of the error that it is about follows.
+    """
     try:
-        return f"{chain[0][0]}: {chain[0][1]}" if chain[0][1] else str(chain[0][0])
+        kind, message = str(chain[0][0]), str(chain[0][1])
+        message = message.partition("\n")[0] if kind.startswith("meshrt.") else message
+        return f"{kind}: {message}" if message else kind
     except (TypeError, LookupError):
         raise ProtocolError("an error message that cannot be read") from None
 

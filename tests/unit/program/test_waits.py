@@ -186,7 +186,7 @@ def test_what_the_script_waits_for_is_said_with_its_lines() -> None:
 
 
 def test_errors_that_nobody_has_read_are_said_once_for_equal_ones() -> None:
-    errors = [UnreadError("m", "worker", "ask", rank, "ValueError: x") for rank in (2, 0, 1)]
+    errors = [UnreadError("m", "worker", "ask", rank, "ValueError: x") for rank in (2, 0, 1, 2)]
     told = waits_of(graph({}), NAMES, unread=[*errors, UnreadError("gone", "worker", "step", 3, "KeyError")])
     assert unread_lines(told) == [
         "an error that nobody has read: worker.ask() raised on mesh1 ranks 0-2: ValueError: x",
