@@ -415,19 +415,19 @@ def test_two_actors_of_one_rank(rank: FakeRank) -> None:
 
 def test_resumed_rank_runs_at_full_speed(rank: FakeRank) -> None:
     def measure() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         total = 0
         for i in range(300_000):
             total += i
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     bare = min(measure() for _ in range(3))
     rank.start(endpoints.hot, 300_000)
     rank.stopped()
     rank.step("n")
-    start = time.perf_counter()
+    start = time.process_time()
     rank.end()
-    assert time.perf_counter() - start < 5 * bare + 0.1
+    assert time.process_time() - start < 5 * bare + 0.1
 
 
 def test_closing_releases_a_stopped_thread(rank: FakeRank) -> None:
