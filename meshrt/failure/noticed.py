@@ -20,8 +20,6 @@ __all__ = ["of_fate", "of_silence", "shortened", "with_source"]
 #: Lines of output that a record keeps; and one of many.
 _LINES = 50
 _FEW_LINES = 4
-#: Calls that a process had not answered.
-_CALLS = 4
 
 
 def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, owed: Sequence[PendingCall]) -> FailureRecord:
@@ -46,7 +44,7 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, owed: S
         host=fate.host,
         pid=fate.pid,
         waited_for=bool(owed),
-        doing=tuple(f"{call.actor}.{call.endpoint}()" for call in owed[:_CALLS]),
+        doing=tuple(f"{call.actor}.{call.endpoint}()" for call in owed),
         fate=dataclasses.replace(fate, log_tail=fate.log_tail[-_LINES:]),
         low=fate.low or now,
         high=fate.high or now,

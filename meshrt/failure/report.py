@@ -30,6 +30,8 @@ _LINE = 160
 _HEADLINE = 500
 #: How much of the root cause is shown: frames, exceptions that it came from, variables, printed lines, stack lines.
 _FRAMES = 6
+#: Calls of which a process has died in one.
+_CALLS = 4
 _LINKED = 3
 _LOCALS = 6
 _LOG_LINES = 4
@@ -258,7 +260,7 @@ def details(
     yield f"  what     {shown(whose + record.headline, many if full else _HEADLINE)}"
     where = _in(record).removeprefix(", in ")
     if not where and record.waited_for and (record.doing or call):
-        where = f"during {shown(' or '.join(record.doing) or call)}"
+        where = f"during {shown(_one_of(record.doing) or call)}"
     if where:
         mine = call == f"{record.actor}.{record.endpoint}()" or (not record.endpoint and record.doing in ((), (call,)))
         yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller and mine else "")
@@ -336,6 +338,11 @@ def left_lines(left: LeftBehind, full: bool) -> Iterator[str]:
     yield from (f"    {shown_line(line)}" for line in (lines if full else lines[-_FRAMES:]))
 
 
+def _one_of(calls: Sequence[str]) -> str:
+    more = len(calls) - _CALLS
+    return " or ".join([*calls[:_CALLS], *([f"{more} more"] if more > 0 else [])])
+
+
 def _brief(error: ExceptionFacts) -> Iterator[str]:
     """Return the lines of the last frames; if all of them are of libraries, of the user's last one as well."""
     frames = error.frames
@@ -344,8 +351,11 @@ def _brief(error: ExceptionFacts) -> Iterator[str]:
         yield from _stack(error, _FRAMES)
         return
     last = frames[-_FRAMES + 1 :]
+    missing_below = error.left_out if own < len(frames) // 2 else 0
+    if above := own + error.left_out - missing_below:
+        yield f"    ... {counted(above, 'frame')}"
     yield from _frame(frames[own])
-    if left := len(frames) - own - 1 - len(last):
+    if left := len(frames) - own - 1 - len(last) + missing_below:
         yield f"    ... {counted(left, 'frame')} of libraries"
     for frame in last:
         yield from _frame(frame)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from meshrt.errors import ProtocolError
 from meshrt.transport.connecting import Connector
 from meshrt.transport.disconnects import DISCONNECTED_SECONDS, Disconnects
 from meshrt.transport.link import LATER, Link
@@ -137,7 +138,11 @@ class Dialler:
 
     def _dial_again(self, out: OutLink, until: float = 0.0) -> None:
         """Dial a rank that listens, or has ended; where something is short, again and again for a while."""
-        error = self._dial(out) if out.fate is None else None
+        try:
+            error = self._dial(out) if out.fate is None else None
+        except ProtocolError as foreign:  # the socket of another user
+            self._give_up(out, str(foreign))
+            return
         if error is None:
             return
         if error.errno in _SHORT:
@@ -164,7 +169,7 @@ class Dialler:
         """The host of a rank was searched. Any thread."""
         error = self._take_turn(out, search) if _is_wanted(out, search) else None
         if error is not None:
-            self._give_up(out, error)
+            self._give_up(out, error.strerror or str(error))
 
     def _take_turn(self, out: OutLink, search: object) -> OSError | None:
         if not self._turns.take(out, lambda: self._has_turn(out, search)):
@@ -202,10 +207,10 @@ class Dialler:
         error = found if isinstance(found, OSError) else self._begin(out, found)
         if error is not None:
             self._turns.end(out)
-            self._give_up(out, error)
+            self._give_up(out, error.strerror or str(error))
 
-    def _give_up(self, out: OutLink, error: OSError) -> None:
-        out.trouble = f"could not be connected to: {error.strerror or error}"
+    def _give_up(self, out: OutLink, why: str) -> None:
+        out.trouble = f"could not be connected to: {why}"
         self._disconnects.add(out)
         self._wake()
 

@@ -126,17 +126,20 @@ def test_the_line_of_the_user_is_shown_below_many_calls_of_libraries() -> None:
     record = raised(1, 1, exception=ExceptionFacts("RuntimeError", "shapes", frames=frames))
     part = last_part(render(incident(record)))
     begin = part.index("  stack    (most recent call last)")
-    assert part[begin + 1 : begin + 4] == [
+    assert part[begin + 1 : begin + 5] == [
+        "    ... 1 frame",
         '    File "train.py", line 94, in train',
         "      output = model(batch)",
         "    ... 3 frames of libraries",
     ]
-    assert part[begin + 8] == '    File "/x/site-packages/torch/7.py", line 7, in forward'
+    assert part[begin + 9] == '    File "/x/site-packages/torch/7.py", line 7, in forward'
     assert "line 1, in <module>" in render_record(record, incident(record), judge([record]))
 
 
 def test_a_long_stack_says_what_is_left_out_of_it() -> None:
     step, down = Frame("train.py", 9, "step", "down(0)"), Frame("train.py", 5, "down", "return down(n + 1)")
+
+    library = [Frame(f"/x/site-packages/torch/{number}.py", number, "forward") for number in range(19)]
 
     def lines(frames: tuple[Frame, ...], left_out: int) -> list[str]:
         error = ExceptionFacts("RecursionError", "too deep", frames=frames, left_out=left_out)
@@ -153,8 +156,17 @@ def test_a_long_stack_says_what_is_left_out_of_it() -> None:
         "      return down(n + 1)",
         "      ... 29 more times",
     ]
+    below = lines((step, *library), 924)
+    assert below[:3] == ['    File "train.py", line 9, in step', "      down(0)", "    ... 938 frames of libraries"]
+    above = lines((*[down] * 20, step, *library), 924)
+    assert above[:2] == ["    ... 944 frames", '    File "train.py", line 9, in step']
     deep = lines(tuple(Frame("train.py", line, "down") for line in range(8)), 0)
     assert deep[0] == "    ... 2 frames" and deep[-1] == '    File "train.py", line 7, in down' and len(deep) == 7
+
+
+def test_a_process_that_has_died_in_one_of_many_calls_names_the_first_ones() -> None:
+    dead = death(1, 5, exit_code=3, signal=None, doing=tuple(f"a{number}.step()" for number in range(6)))
+    assert "  where    during a0.step() or a1.step() or a2.step() or a3.step() or 2 more" in details(dead)
 
 
 def details_of(record: FailureRecord) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from pathlib import Path
 
@@ -60,6 +61,25 @@ def test_links_to_a_rank_that_begins_to_listen_are_connected_in_their_order(
     driver.link_to((*KEY[:2], "fourth"), rank.address)
     assert not tree.births
     rank.listener.accept()[0].close()
+
+
+def test_a_link_that_leads_to_another_user_does_not_hold_up_those_behind_it(
+    driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = Answers()
+    first, second = (driver.link_to((*KEY[:2], actor), address(str(tmp_path / "0"))) for actor in ("first", "second"))
+    driver.send(first, call(1), 1, receiver, 0)
+    rank = listen()
+    with monkeypatch.context() as patched:
+        euid = os.geteuid()
+        foreign = iter([euid + 1])
+        patched.setattr(os, "geteuid", lambda: next(foreign, euid))
+        tree.bear()
+    rank.listener.accept()[0].close()  # that of the first link, which nothing was said on
+    pump(driver, rank, lambda: second.handshake is None)
+    assert not tree.births and "is served by another user" in first.trouble
+    tree.kill(driver, 0, Fate("died", signal=9))
+    assert receiver.lost == [(0, "died", False)]
 
 
 def test_a_rank_that_is_not_where_its_handle_says_is_dialled_where_the_tree_says(
