@@ -111,6 +111,8 @@ class ControlThread:
         self._door = door
         self.certificate = certificate
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        #: Held while it is written to: once closed, its number may be that of another file. For signal handlers, too.
+        self._waking = threading.RLock()
         #: Those to the root; what is called with their answers is called on this thread.
         self.requests = Requests(self.send)
         self._timers = Timers()
@@ -181,9 +183,21 @@ class ControlThread:
         self.call_soon(lambda: self._admit(sock, accepted))
 
     def settle(self, timeout: float) -> None:
-        """Wait until the functions given to `call_soon` have run, at most ``timeout`` seconds."""
+        """Wait until functions given to `call_soon` have run, and what had come to this thread is read.
+
+        Callers whose proof had come are let in then.
+
+        Args:
+            timeout: Seconds, at most.
+        """
         done = threading.Event()
-        self.call_soon(done.set)
+
+        def look() -> None:
+            self.let_in()
+            done.set()
+
+        # Its selector may have returned before this was called; the next time it finds all that has come.
+        self.call_soon(lambda: self.call_soon(look))
         done.wait(timeout)
 
     def switch(self, on: bool) -> None:
@@ -202,12 +216,14 @@ class ControlThread:
         self.thread.join(2.0)
         if not self.thread.is_alive():
             # Not by the thread itself, which may notice its end before it is woken.
-            wake_fd, self._wake_fd = self._wake_fd, -1
-            os.close(wake_fd)
+            with self._waking:
+                wake_fd, self._wake_fd = self._wake_fd, -1
+                os.close(wake_fd)
 
     def _wake(self) -> None:
-        if self._wake_fd >= 0:
-            os.eventfd_write(self._wake_fd, 1)
+        with self._waking:
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
 
     # -- the thread
 

@@ -156,7 +156,7 @@ class FakeClock:
         while True:
             for ranks in tuple(self._ranks):
                 ranks.deliver()
-            self._driver.poll_nowait()
+            self._read()
             mailboxes = self._mailboxes()
             busy = [mailbox.name for mailbox in mailboxes if not mailbox.is_quiet(self._is_waiting)]
             stamp = [(id(mailbox), mailbox.rounds) for mailbox in mailboxes]
@@ -172,6 +172,13 @@ class FakeClock:
                     f"(a thread, a lock, time.sleep): {', '.join(sorted(set(busy)))}"
                 )
             self._pause.wait(_LOOK)
+
+    def _read(self) -> None:
+        """Wait until the answers that have come are delivered: another thread may have read them."""
+        delivered = threading.Event()
+        self._driver.queues.when_read(delivered.set)
+        while not delivered.wait(_LOOK):
+            self._driver.poll_nowait()
 
     def _go_on(self) -> None:
         """Advance while the thread of the block waits for an answer, until the block ends. A thread of its own."""

@@ -10,6 +10,7 @@ import heapq
 import itertools
 import select
 import selectors
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor as Threads
 from contextvars import Context
@@ -144,6 +145,12 @@ class ClockedMailbox(Mailbox):
         super().__init__(executor, exiting, self._counted)
         self._time = time
         self.clocked: ClockedLoop | None = None
+        self._served_by: threading.Thread | None = None
+
+    def serve(self) -> None:
+        """See `Mailbox`."""
+        self._served_by = threading.current_thread()
+        super().serve()
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         self.clocked = ClockedLoop(self._time)
@@ -165,8 +172,8 @@ class ClockedMailbox(Mailbox):
         Args:
             is_waiting: Whether a thread waits for the answers of a call.
         """
-        if self.has_ended:
-            return True
+        if self.has_ended:  # its thread hands over what is left, such as the STOP that is to be answered
+            return self._served_by is None or not self._served_by.is_alive()
         thread = self.thread
         if thread is None:
             return False

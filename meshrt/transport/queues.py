@@ -166,6 +166,13 @@ class Queues:
         self._add(waiting)
         self._tree.call_later(seconds, lambda: self._call(waiting))
 
+    def when_read(self, action: Callable[[], None]) -> None:
+        """Call ``action`` when the answers that were read are delivered, on the thread that reads: it must not block.
+
+        While no thread waits, that is the next one that looks.
+        """
+        self._add(_AfterWriting(lambda: True, math.inf, lambda _seconds: action()))
+
     def _add(self, waiting: _AfterWriting) -> None:
         self.actions.append(waiting)
         # Looked at after it is in the list: what is written from here on is noticed.

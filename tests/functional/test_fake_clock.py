@@ -41,6 +41,10 @@ class Poller(Actor):
             return "timed out"
         return "slept"
 
+    @endpoint
+    async def count(self) -> int:
+        return len(self.at)
+
     @concurrent_endpoint
     async def note(self, after: float) -> float:
         await asyncio.sleep(after)
@@ -139,6 +143,20 @@ def test_time_goes_on_by_itself_while_the_test_waits() -> None:
         with pytest.raises(CallTimeout, match="the call was cancelled"):
             pollers.poll.options(timeout=30).call(100).get(WAIT)
         assert clock.time() == 730
+
+
+def test_time_does_not_go_on_while_a_message_is_on_its_way() -> None:
+    """Each round finds other threads at other places: a caller let in, an answer read, an actor that hands over."""
+    with testing.fake_clock(auto=True) as clock:
+        for _ in range(40):
+            begun = clock.time()
+            with testing.local_mesh(n=1) as mesh:
+                poller = mesh.spawn("poller", Poller)
+                slow = poller.note.call_one(8)
+                assert poller.count.call_one().get(WAIT) == 0 and clock.time() == begun
+                poller.stop(grace=20)
+                assert slow.get(WAIT) == pytest.approx(begun + 8)
+                assert clock.time() == pytest.approx(begun + 8)
 
 
 def test_the_grace_passes_at_once() -> None:

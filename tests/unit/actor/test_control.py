@@ -250,6 +250,32 @@ def test_what_is_asked_for_soon_is_done_in_order_even_behind_a_failure(rank: Ran
     assert done == list(range(100))
 
 
+def test_settle_lets_in_callers_whose_proof_had_come(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Driven by hand: the selector of the thread has returned before the proof came."""
+    monkeypatch.setattr(rank.control, "thread", threading.Thread(target=lambda: None))
+    rank.control.start(None, UNUSED)
+    rank.control.thread.join(10)
+    sock, handshake = rank.dial()
+
+    def look() -> None:
+        for key, events in rank.control.selector.select(1):
+            key.data(events)
+
+    look()  # the caller
+    look()  # its hello
+    sock.sendall(handshake.receive_data(sock.recv(100)))
+    settled = threading.Thread(target=rank.control.settle, args=(10,))
+    settled.start()
+    wait_until(lambda: rank.control._timers._new)
+    while settled.is_alive():
+        for function in rank.control._timers.due():
+            function()
+        settled.join(0.5)
+        if settled.is_alive():
+            look()
+    assert rank.done == [("actor", b"")]
+
+
 def test_what_is_asked_for_later_is_done_when_its_time_has_come(rank: Rank) -> None:
     rank.start()
     done: list[str] = []
@@ -269,6 +295,21 @@ def test_close_ends_the_thread_and_the_socket(rank: Rank) -> None:
     assert refused(unproved)
     with pytest.raises(ConnectionRefusedError):
         rank.dial()
+
+
+def test_it_is_not_closed_while_another_thread_is_about_to_wake_it(rank: Rank) -> None:
+    """The number of its descriptor may be that of another file then."""
+    rank.start()
+    closing = threading.Thread(target=rank.control.close)
+    with rank.control._waking:
+        closing.start()
+        wait_until(lambda: rank.control._closing)
+        rank.control._wake()
+        rank.control.thread.join(10)
+        os.eventfd_write(rank.control._wake_fd, 1)
+    closing.join(10)
+    rank.control._wake()
+    assert rank.control._wake_fd == -1
 
 
 def test_events_for_an_agent_that_does_not_read_are_bounded_and_counted(rank: Rank) -> None:

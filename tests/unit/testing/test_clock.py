@@ -25,6 +25,7 @@ class Driver:
         self.clock = HoldClock()
         self.expiry = Expiry(self.clock, lambda _seconds, _function: None)
         self.waits = SimpleNamespace(entries={})
+        self.queues = SimpleNamespace(when_read=lambda action: action())
         self._read, self._write = os.pipe()
 
     def fileno(self) -> int:

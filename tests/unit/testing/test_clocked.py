@@ -146,6 +146,13 @@ def test_a_mailbox_is_quiet_or_not() -> None:
     assert not quiet(), "something has come"
     executor.state = "ended"
     assert quiet()
+    done = threading.Event()
+    mailbox._served_by = threading.Thread(target=done.wait)
+    mailbox._served_by.start()
+    assert not quiet(), "its thread hands over what is left"
+    done.set()
+    mailbox._served_by.join(WAIT)
+    assert quiet()
     mailbox.callers.close()
 
 

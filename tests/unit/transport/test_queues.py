@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -121,6 +122,18 @@ def test_an_action_waits_until_everything_is_written(driver: Driver, listen: Lis
     for timer in tree.later:
         timer()
     assert len(left) == 4
+
+
+def test_an_action_waits_for_what_another_thread_has_read(driver: Driver) -> None:
+    done = threading.Event()
+    driver.queues.when_read(done.set)
+    assert done.is_set(), "nobody reads"
+    done.clear()
+    with driver._lead:  # another thread has read answers, and is about to deliver them
+        driver.queues.when_read(done.set)
+        assert not done.is_set()
+    driver.poll_nowait()
+    assert done.is_set()
 
 
 def test_an_action_does_not_wait_for_ever(driver: Driver, listen: Listen, tree: FakeTree) -> None:
