@@ -57,7 +57,7 @@ def test_what_happens_is_announced_while_one_types(tmp_path: Path) -> None:
         typed.types("result = mesh.fail.call((1,))")
         me.sees(f"rank 1 of w failed at waits.py:{line_of('fail')} (fail): ValueError: rank 1 is bad, 7", PROMPT)
         me.types("st-mortem")
-        me.sees("list post-mortem", "| w ", f"| post-mortem | 0 s     | waits.py:{line_of('fail')} (fail) |", PROMPT)
+        me.sees("list post-mortem", "| w ", "| post-mortem | ", f"| waits.py:{line_of('fail')} (fail) |", PROMPT)
         me.child.send("sta")
         me.sees("sta")
         os.kill(pids[2], signal.SIGKILL)
