@@ -68,9 +68,28 @@ def send_block(
         target: The target of the block, where it was not received.
     """
     mesh_id, name, address, shape, whole, suffix = block.target
-    head = (target or Target(mesh_id, name, address, shape, whole, about, None, suffix)).only(block.first)
+    of_block = target or Target(mesh_id, name, address, shape, whole, about, None, suffix)
 
-    def receiver(driver: Driver, target: Target, _: str) -> OneCall:
-        return OneCall(driver, target, block.endpoint)
+    def receiver(driver: Driver, head: Target, _: str) -> OneCall:
+        return _Reduction(driver, head, of_block, block.endpoint)
 
-    return send_call(head, REDUCE, (block, args, kwargs), {}, receiver)
+    return send_call(of_block.only(block.first), REDUCE, (block, args, kwargs), {}, receiver)
+
+
+class _Reduction(OneCall):
+    """One rank answers, after those that it has called itself.
+
+    Args:
+        head: That rank.
+        whole: All of them.
+    """
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, driver: Driver, head: Target, whole: Target, endpoint: str) -> None:
+        super().__init__(driver, head, endpoint)
+        self._whole = whole
+
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether the end of the rank may reach it, by the ranks between them."""
+        return not self.finished and self._whole.position(mesh_id, rank) is not None

@@ -28,6 +28,7 @@ from meshrt.hooks.plugins import plugins
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import running_root
 from meshrt.program.words import why_unanswered
+from meshrt.testing.clocked import is_readable
 from meshrt.testing.declared import Fault
 from meshrt.transport.kernel import is_stopped
 
@@ -212,7 +213,8 @@ class FaultPlan:
         number, rank, pid = told
         kind = self._faults[number].kind
         if kind == "stop":
-            return pid not in self._stopped or is_stopped(pid)
+            descriptor = self._stopped.get(pid, -1)
+            return descriptor < 0 or is_stopped(pid) or _has_ended(descriptor)
         facts = None if self._root is None else self._root.services.mesh(self._mesh_id)
         return kind == "cut" or facts is None or rank in facts.ended or facts.pids.get(rank) != pid
 
@@ -259,19 +261,16 @@ def _continue(pid: int, descriptor: int) -> None:
     """Let a process go on that is stopped, or is about to be: a signal that comes before would be lost."""
     deadline = time.monotonic() + _TO_STOP
     ended = threading.Event()
-    while not is_stopped(pid) and time.monotonic() < deadline and _is_alive(descriptor):
+    while not is_stopped(pid) and time.monotonic() < deadline and not _has_ended(descriptor):
         ended.wait(_LOOK / 10)
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(descriptor, signal.SIGCONT)
     os.close(descriptor)
 
 
-def _is_alive(descriptor: int) -> bool:
-    try:
-        signal.pidfd_send_signal(descriptor, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _has_ended(descriptor: int) -> bool:
+    """Whether a process has, also if nobody has asked for its status yet: a pidfd can be read then."""
+    return is_readable(descriptor)
 
 
 @contextlib.contextmanager

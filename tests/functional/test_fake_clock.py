@@ -210,6 +210,6 @@ def test_behind_the_block_time_passes_by_itself() -> None:
         with pytest.raises(UsageError, match="the block of this clock has ended"):
             clock.advance(1)
         with pytest.raises(CallTimeout):
-            poller.poll.call_one(WAIT).get(0.01)
+            poller.poll.call_one(1).get(0.01)
     with testing.fake_clock() as other, pytest.raises(UsageError, match="invalid seconds=-1"):
         other.advance(-1)

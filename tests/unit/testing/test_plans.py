@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -171,11 +172,14 @@ def test_a_stopped_process_goes_on(by: str, program: Program, process: int) -> N
     plan.end()
 
 
-def test_a_process_that_ends_before_it_stops(program: Program, process: int) -> None:
+def test_a_process_that_ends_before_it_stops(program: Program, process: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while nobody has asked for its status."""
+    monkeypatch.setattr(plans, "_TO_STOP", math.inf)
     program.facts = MeshFacts("m", "train", SHAPE, pids={1: process})
     plan = begun(program, stop(1, at=call("step")))
     program.told(0, 1)
     os.kill(process, 9)
+    plan.wait(20)
     assert plan.end() == ""
 
 
