@@ -31,7 +31,7 @@ SECONDS = 60.0
 SAY = """
 import socket, sys
 with socket.socket(socket.AF_UNIX) as sock:
-    sock.settimeout(20)
+    sock.settimeout(float(sys.argv[3]))
     try:
         sock.connect(sys.argv[1])
         sock.sendall(bytes.fromhex(sys.argv[2]))
@@ -51,19 +51,19 @@ def shared() -> Iterator[Path]:
         yield Path(name)
 
 
-def answers(path: Path, base: Path, said: bytes) -> tuple[str, str]:
-    """What another user is answered at a socket, and this one."""
+def answers(path: Path, base: Path, said: bytes, seconds: float = 20.0) -> tuple[str, str]:
+    """What another user is answered at a socket, and this one, who waits for so many seconds."""
     opened = [path, *(parent for parent in path.parents if parent.is_relative_to(base))]
     modes = [each.stat().st_mode for each in opened]
     assert [mode & 0o077 for mode in modes if mode & 0o077] == []
     for each in opened:
         each.chmod(0o777)
     try:
-        theirs = run_as_nobody(SAY, str(path), said.hex()).strip()
+        theirs = run_as_nobody(SAY, str(path), said.hex(), "20").strip()
     finally:
         for each, mode in zip(opened, modes, strict=True):
             each.chmod(mode)
-    return theirs, run_python("-c", SAY, str(path), said.hex()).stdout.strip()
+    return theirs, run_python("-c", SAY, str(path), said.hex(), str(seconds)).stdout.strip()
 
 
 @pytest.mark.row("D5")
@@ -93,8 +93,8 @@ def test_where_processes_tell_meshrt_attach_what_becomes_of_them(shared: Path) -
         folder.expect(os.getpid())
         waiting = threading.Thread(target=lambda: found.append(folder.wait(SECONDS)))
         waiting.start()
-        theirs, _ = answers(Path(folder.teller), base, b"failed: no\n")
-        assert theirs in REFUSED
+        theirs, ours = answers(Path(folder.teller), base, b"failed: no\n", 0.1)  # nobody is answered there
+        assert theirs in REFUSED and ours == "TimeoutError"
         assert waiting.is_alive() or len(found[0]) == 1
         folder._pending.clear()
         waiting.join(SECONDS)

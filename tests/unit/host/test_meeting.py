@@ -50,7 +50,7 @@ class Agent:
 
     def turn(self) -> None:
         """Serve all that is ready."""
-        while ready := self.selector.select(0.05):
+        while ready := self.selector.select(0):  # what a peer does to a unix socket is there at once
             for key, events in ready:
                 key.data(events)
 
