@@ -164,7 +164,8 @@ class Script:
 
     def begin_anew(self) -> None:
         """What fails from now on has nothing to do with what has failed before."""
-        self._reporter.begin_anew()
+        if "failure" in self._services.tables:  # else there is nothing that collects failures yet
+            self._reporter.begin_anew()
 
     def take_unread(self) -> tuple[list[str], str]:
         """Return the errors that nobody has read, a line each, and a report on failures of which nobody was told.

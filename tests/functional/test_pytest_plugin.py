@@ -44,6 +44,15 @@ def test_a_mesh_for_one_test(meshrt_mesh: MeshMaker) -> None:
     assert jobs.step.call(0.5).get(WAIT).values() == [0.5, 0.5]
 
 
+def test_a_program_without_processes(tmp_path: Path) -> None:
+    status, said = ran(
+        tmp_path,
+        "def test_here():\n    assert meshrt.this_proc().spawn('job', Job).step.call_one(0.5).get(20) == 0.5",
+        "def test_program():\n    meshrt.context()\n    assert len(meshrt.this_host()) == 1",
+    )
+    assert status == 0 and "2 passed" in said, said
+
+
 @pytest.mark.slow
 def test_what_a_test_has_handled_is_no_failure(tmp_path: Path) -> None:
     status, said = ran(
