@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
 from meshrt.errors import CallTimeout
-from meshrt.failure.record import ExceptionFacts, FailureRecord
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Plain
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import PendingCall
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.wire.source import line_of
 
-__all__ = ["of_fate", "of_silence", "shortened", "with_source"]
+__all__ = ["of_fate", "of_silence", "sharing", "shortened", "with_source"]
+
+T = TypeVar("T")
 
 #: Lines of output that a record keeps; and one of many.
 _LINES = 50
@@ -118,3 +121,20 @@ def shortened(record: FailureRecord) -> FailureRecord:
     if fate is not None:
         fate = dataclasses.replace(fate, log_tail=fate.log_tail[-_FEW_LINES:])
     return replace(record, exception=error, fate=fate)
+
+
+def sharing(value: T, other: object) -> T:
+    """Return an equal value that has the parts in common with ``other``: records of one cause are alike.
+
+    A record takes 3 KiB by itself, and there may be thousands.
+    """
+    if type(value) is not type(other):
+        return value
+    if value == other:
+        return cast("T", other)
+    if isinstance(value, Plain):
+        parts = {name: sharing(getattr(value, name), getattr(other, name)) for name in value.__struct_fields__}
+        return replace(value, **parts)
+    if isinstance(value, tuple) and isinstance(other, tuple):
+        return cast("T", (*map(sharing, value, other), *value[len(other) :]))
+    return value

@@ -24,7 +24,7 @@ from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh, keep_stacks
 from meshrt.failure.lastwords import LastWords
-from meshrt.failure.noticed import of_fate, of_silence, shortened, with_source
+from meshrt.failure.noticed import of_fate, of_silence, sharing, shortened, with_source
 from meshrt.failure.rank import Recorder
 from meshrt.failure.record import SCRIPT, FailureRecord, LeftBehind, Recorded, Reference
 from meshrt.failure.report import render
@@ -52,8 +52,10 @@ _ASK_AGAIN = 5.0
 _OPEN = 2.0
 #: ... of ranks that a launcher ends: torchrun gives them 30 s.
 _OPEN_JOINED = 35.0
-#: Seconds from a late failure to the file that contains it.
+#: Seconds from a late failure to the file that contains it, or so many times what the last write took: the loop of the
+#: root has other things to do than to write thousands of failures again and again.
 _WRITE_AGAIN = 0.1
+_PAUSE = 20
 #: Seconds that the end of the script waits for the records of the failures it was told of, and for the file.
 _PATIENCE = 1.0
 #: ... and for further records, until none has come for so long.
@@ -61,6 +63,8 @@ _QUIET = 0.2
 #: Failures of one incident that are kept in full; and in all.
 _FULL = 64
 _MOST = 2048
+#: With so many of the latest ones a record shares what is equal: its cause, and what followed from it on the way.
+_ALIKE = 4
 #: Incidents that are kept in memory: an error may be raised long after its failure.
 _INCIDENTS = 10
 
@@ -81,6 +85,8 @@ class Failures:
         #: The answers with the stacks.
         self._answers: list[StackAnswer] = []
         self._writing = False
+        #: Seconds that the last write took.
+        self._took = 0.0
         #: Number of the incident in the file, and number of its failures there.
         self._written = (0, 0)
         self._warned = False
@@ -165,6 +171,8 @@ class Failures:
             else:
                 if len(incident.records) >= _FULL:
                     record = shortened(record)
+                for other in incident.records[-_ALIKE:]:
+                    record = sharing(record, other)
                 incident.records = (*incident.records, record)
             self._changed.notify_all()
         if new:
@@ -244,7 +252,7 @@ class Failures:
     def _write_soon(self) -> None:
         if not self._writing:
             self._writing = True
-            self._services.call_later(_WRITE_AGAIN, self._write_again)
+            self._services.call_later(max(_WRITE_AGAIN, _PAUSE * self._took), self._write_again)
 
     def _write_again(self) -> None:
         self._writing = False
@@ -306,6 +314,7 @@ class Failures:
     def _write(self, incident: Incident) -> None:
         """Write the file. Any thread. A write error is reported once: the report goes to the terminal anyway."""
         with self._changed:
+            begun = time.monotonic()
             if incident is self._incidents[-1] and self._answers:
                 keep_stacks(incident, self._answers)
             try:
@@ -315,6 +324,7 @@ class Failures:
                 if not self._warned:
                     self._warned = True
                     self._services.announce(f"the failure could not be written to a file: {error.strerror}")
+            self._took = time.monotonic() - begun
             self._changed.notify_all()
 
     # -- the script's last words

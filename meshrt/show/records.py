@@ -112,12 +112,13 @@ def to_text(value: object, default: Callable[[object], str] | None = None) -> st
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {_plain(key) if isinstance(key, str) else str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return value if str.isascii(value) else str.encode(value, "utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, str) and not str.isascii(value):
-        return str.encode(value, "utf-8", "backslashreplace").decode("utf-8")
+    # Asked last of what is no dict: there are many numbers, and it takes several times as long.
+    if isinstance(value, dict) or (not isinstance(value, int) and isinstance(value, Mapping)):
+        return {_plain(key) if isinstance(key, str) else str(key): _plain(item) for key, item in value.items()}
     return value

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from meshrt.errors import CallTimeout, RankPlace
-from meshrt.failure.noticed import of_fate, of_silence, shortened
+from meshrt.failure.noticed import of_fate, of_silence, sharing, shortened
+from meshrt.failure.record import Reference
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
@@ -68,3 +69,15 @@ def test_of_many_failures_only_the_outlines_are_kept() -> None:
     assert record.fate is not None and list(record.fate.log_tail) == ["5", "6", "7", "8"]
     error = shortened(raised(0, 1)).exception
     assert error is not None and not any(frame.locals for frame in error.frames)
+
+
+def test_records_that_are_alike_share_what_is_equal() -> None:
+    first, second, other = raised(0, 1), raised(1, 2), raised(2, 3, message="worse", because=Reference("a0.1"))
+    shared = sharing(second, first)
+    assert shared == second and shared is not first
+    assert shared.exception is first.exception and shared.host is first.host
+    partly = sharing(other, first)
+    assert partly == other and partly.exception is not None and first.exception is not None
+    assert partly.exception.frames is first.exception.frames and partly.exception.message == "worse"
+    assert sharing((1, "a", "b"), (1, "a")) == (1, "a", "b") and sharing((1,), (1, 2)) == (1,)
+    assert sharing(True, 1) is True and sharing(None, first) is None

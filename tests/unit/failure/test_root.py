@@ -1,0 +1,93 @@
+"""The root's side of failures, without a program: how often its file is written, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meshrt.failure import files
+from meshrt.failure import root as module
+from meshrt.failure.root import Failures
+from tests.unit.failure.records import raised
+
+
+class Services:
+    """What it needs of the root, which has no meshes; timers are called by the test."""
+
+    run_id = "run"
+
+    def __init__(self) -> None:
+        self.later: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        self.later.append((seconds, function))
+
+    def meshes(self) -> list[Any]:
+        return []
+
+    def mesh(self, _mesh_id: str) -> None:
+        return None
+
+    def interrupted(self, _mesh_id: str) -> int:
+        return 0
+
+
+class Clock:
+    """The time, seconds; a write takes ``writing`` of them."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.writing = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made, write = Clock(), files.write
+
+    def slowly(*arguments: Any) -> Path:
+        made.now += made.writing
+        return write(*arguments)
+
+    monkeypatch.setattr(files, "write", slowly)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made.monotonic, time_ns=lambda: 0))
+    return made
+
+
+def failures_of(tmp_path: Path) -> tuple[Failures, Any]:
+    services: Any = Services()
+    return Failures(services, tmp_path), services
+
+
+def test_the_pause_between_two_writes_is_a_multiple_of_what_one_takes(tmp_path: Path, clock: Clock) -> None:
+    """Failures that come for minutes are thousands: to write all of them for each new one would take all the time."""
+    failures, services = failures_of(tmp_path)
+    failures._add(raised(0, 1))
+    failures._add(raised(1, 2))
+    failures._add(raised(2, 3))
+    assert [seconds for seconds, _ in services.later] == [0.1], "one write for all that come meanwhile"
+    clock.writing = 0.5
+    services.later.pop()[1]()
+    failures._add(raised(3, 4))
+    assert [seconds for seconds, _ in services.later] == [pytest.approx(10.0)]
+    failures.finish()
+    assert len(files.read(files.path_of(tmp_path, 1)).records) == 4, "the end of the program waits for no pause"
+
+
+def test_what_is_kept_of_many_failures(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FULL", 3)
+    monkeypatch.setattr(module, "_MOST", 5)
+    failures, _ = failures_of(tmp_path)
+    for rank in range(7):
+        failures._add(raised(rank, rank))
+    (incident,) = failures._incidents
+    assert [record.rank for record in incident.records] == [0, 1, 2, 3, 4] and incident.left_out == 2
+    errors = [record.exception for record in incident.records]
+    assert [bool(error and error.frames[0].locals) for error in errors] == [True] * 3 + [False] * 2
+    assert errors[0] is errors[1] is errors[2] and errors[3] is errors[4], "what is equal is kept once"
