@@ -19,7 +19,7 @@ BARS = {
     "lines of the longest module": Bar(690, less=20),
     "modules over 400 lines": Bar(14),
     "modules over 700 lines": Bar(0),
-    "modules with logic, without unit tests": Bar(223, less=3),
+    "modules with logic, without unit tests": Bar(219, less=3),
 }
 
 

@@ -131,7 +131,7 @@ def sharing(value: T, other: object) -> T:
     if type(value) is not type(other):
         return value
     if value == other:
-        return cast("T", other)
+        return other
     if isinstance(value, Plain):
         parts = {name: sharing(getattr(value, name), getattr(other, name)) for name in value.__struct_fields__}
         return replace(value, **parts)
