@@ -15,7 +15,7 @@ import functools
 import operator
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
@@ -27,6 +27,10 @@ from meshrt.mesh.future import AnyFuture, Future, WeakFuture
 from meshrt.transport.driver import Driver
 
 __all__ = ["Accumulator", "AsCompleted", "all_done", "all_ended", "as_completed", "gather", "wait"]
+
+#: Of what a wait was for, and is not done, so much is looked at for a message; and named there.
+_LOOKED_AT = 1000
+_NAMED = 5
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -176,6 +180,17 @@ def _checked(futures: Iterable[Future[T]]) -> list[Future[T]]:
     return parts
 
 
+def _first_of(pending: Sequence[AnyFuture | AnyCall], seconds: float) -> CallTimeout:
+    error = pending[0].overdue(seconds)
+    others = Counter(each.overdue(seconds).what for each in pending[1 : _LOOKED_AT + 1])
+    if others:
+        named = [f"{what} ({count} times)" if count > 1 else what for what, count in others.most_common(_NAMED)]
+        more = len(pending) - 1 - sum(count for _, count in others.most_common(_NAMED))
+        rest = [f"{more} more"] if more else []
+        error.add_note(f"this wait was also for what was not done either: {', '.join([*named, *rest])}")
+    return error
+
+
 class _Several(WeakFuture[T]):
     """A wait for parts. As long as it lasts, it is a wait for those that are not done."""
 
@@ -201,9 +216,9 @@ class _Several(WeakFuture[T]):
         return next((waits for part in self._parts if (waits := part.awaited()) is not None), None)
 
     def overdue(self, seconds: float) -> CallTimeout:
-        """See `Future.overdue`: of the first part that is not done."""
+        """See `Future.overdue`: of the first part that is not done; a note names the others."""
         pending = [part for part in self._parts if not part.finished]
-        return pending[0].overdue(seconds) if pending else super().overdue(seconds)
+        return _first_of(pending, seconds) if pending else super().overdue(seconds)
 
 
 class _Counted(_Several[T]):
@@ -367,7 +382,7 @@ class _Ended(Future[None]):
     def overdue(self, seconds: float) -> CallTimeout:
         """See `Future.overdue`: of the first call that a rank runs still."""
         running = [call for call in tuple(self._calls) if not call.ended]
-        return running[0].overdue(seconds) if running else super().overdue(seconds)
+        return _first_of(running, seconds) if running else super().overdue(seconds)
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether a rank runs one of the calls still."""

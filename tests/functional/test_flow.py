@@ -186,6 +186,23 @@ def test_gather_waits_for_all_and_keeps_their_order(workers: ActorMesh[Worker], 
     assert both.get(WAIT) == ("slow", "fast")
 
 
+def test_a_timeout_of_several_names_all_that_was_not_done(workers: ActorMesh[Worker], gate: Path) -> None:
+    first, second = workers.slice(n=0), workers.slice(n=1)
+    calls: list[Future[Any]] = [
+        first.begin.call_one("slow", str(gate)),
+        *(second.begin.call_one(text, str(gate)) for text in "ab"),
+        second.all_begun.call_one(),
+    ]
+    error = meshrt.gather(*calls).exception(0.05)
+    assert isinstance(error, CallTimeout) and "worker.begin(): no answer within 0.05 s from 1 of 1" in str(error)
+    assert error.__notes__ == [
+        "this wait was also for what was not done either: worker.begin() (2 times), worker.all_begun()"
+    ]
+    assert not hasattr(meshrt.gather(calls[0]).exception(0), "__notes__")
+    gate.touch()
+    assert meshrt.gather(*calls).get(WAIT)[:3] == ("slow", "a", "b")
+
+
 def test_gather_fails_with_the_first_failure_and_cancels_its_parts(workers: ActorMesh[Worker], gate: Path) -> None:
     first, second = workers.slice(n=0), workers.slice(n=1)
     slow = first.begin.call_one("slow", str(gate))
