@@ -16,7 +16,7 @@ from pathlib import Path
 from meshrt.errors import MeshError
 from meshrt.failure.incident import Incident
 from meshrt.failure.report import render
-from meshrt.show.records import Schema, to_text
+from meshrt.show.records import Schema, text_with_list
 from meshrt.transport.writing import write_atomic
 
 __all__ = ["files_of", "path_of", "read", "write"]
@@ -53,9 +53,10 @@ def write(run_directory: Path, incident: Incident) -> Path:
         "ambiguous": verdict.ambiguous,
         "certainty": verdict.certainty,
     }
-    facts = {"verdict": judged, "report": render(incident, verdict), **incident.to_plain()}
+    facts = {"verdict": judged, "report": render(incident, verdict), **incident.outline()}
     path = path_of(run_directory, incident.number)
-    write_atomic(path, to_text(SCHEMA.document(facts)))
+    records = (record.to_plain() for record in incident.records)
+    write_atomic(path, text_with_list(SCHEMA.document(facts), "records", records))
     for old in files_of(run_directory)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path

@@ -101,7 +101,12 @@ class Incident(msgspec.Struct, omit_defaults=True):
 
     def to_plain(self) -> Document:
         """Return plain data; fields with their default are left out."""
-        return {**msgspec.to_builtins(self), "records": [record.to_plain() for record in self.records]}
+        return {**self.outline(), "records": [record.to_plain() for record in self.records]}
+
+    def outline(self) -> Document:
+        """Return the same without the records."""
+        plain: Document = msgspec.to_builtins(msgspec.structs.replace(self, records=()))
+        return plain
 
     @classmethod
     def from_plain(cls, plain: object) -> Incident:

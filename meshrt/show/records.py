@@ -10,7 +10,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeGuard
@@ -29,6 +29,7 @@ __all__ = [
     "Schema",
     "error_facts",
     "refuse_to_overwrite",
+    "text_with_list",
     "to_text",
 ]
 
@@ -109,6 +110,20 @@ def to_text(value: object, default: Callable[[object], str] | None = None) -> st
         TypeError: JSON has no form for an object, and there is no ``default``.
     """
     return json.dumps(_plain(value), allow_nan=False, default=default)
+
+
+def text_with_list(document: Mapping[str, object], key: str, items: Iterable[object]) -> str:
+    """Return the JSON of a document that has a long list as well, in one line.
+
+    One item is converted at a time: all of them as plain data take ten times the memory of the text.
+
+    Args:
+        document: It has one key, or more.
+        key: That of the list.
+    Raises:
+        TypeError: As `to_text`.
+    """
+    return f"{to_text(document)[:-1]}, {to_text(key)}: [{', '.join(map(to_text, items))}]}}"
 
 
 def _plain(value: object) -> object:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.errors import UsageError
-from meshrt.show.records import Recorder, Schema, refuse_to_overwrite, to_text
+from meshrt.show.records import Recorder, Schema, refuse_to_overwrite, text_with_list, to_text
 
 SCHEMA = Schema("meshrt test", 3)
 ANYTHING = st.recursive(
@@ -51,6 +51,12 @@ def test_what_json_has_no_form_for() -> None:
     with pytest.raises(TypeError):
         to_text({"a": object})
     assert to_text({"a": {1}}, default=repr) == '{"a": "{1}"}'
+
+
+def test_a_long_list_is_written_an_item_at_a_time() -> None:
+    outline, items = {"a": "é", "c": 2}, [{"b": float("nan")}, (1, True, None)]
+    assert read(text_with_list(outline, "list", iter(items))) == read(to_text({**outline, "list": items}))
+    assert text_with_list({"a": 1}, "list", []) == '{"a": 1, "list": []}'
 
 
 def test_a_document_says_what_it_is() -> None:
