@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import faulthandler
 import gc
 import itertools
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -241,6 +243,7 @@ def be_steady(journal: Journal, seed: int) -> None:
 
 
 def main(path: str, seed: str) -> None:
+    faulthandler.register(signal.SIGQUIT)  # for what does not end
     journal = Journal()
     meshrt.unhandled_fault_hook = lambda failure: journal.count("failure of a mesh")
     threading.Thread(target=report, args=(journal, Path(path)), daemon=True).start()

@@ -165,7 +165,8 @@ class Soak:
             try:
                 program.wait(30)
             except subprocess.TimeoutExpired:
-                self.findings.append(f"the root has not ended 30 s after {how.name}")
+                stacks = _stacks_of(program.pid, output)
+                self.findings.append(f"the root has not ended 30 s after {how.name}; its threads are at:\n{stacks}")
                 program.kill()
                 program.wait()
         else:
@@ -238,6 +239,14 @@ class Soak:
         label = f"{what}, MiB" if unit > 1 else what
         values = (worst.first / unit, worst.last / unit, worst.slope * 60 / unit, worst.score)
         return [(kind, label, len(trends), *values, "yes" if grown else "no")]
+
+
+def _stacks_of(root: int, output: Path) -> str:
+    """Have the program print where its threads are; returns that."""
+    before = output.stat().st_size
+    os.kill(root, signal.SIGQUIT)
+    holds_within(5.0, lambda: b"Current thread" in output.read_bytes()[before:])
+    return output.read_bytes()[before:].decode(errors="replace")
 
 
 def _running() -> list[int]:
