@@ -130,6 +130,7 @@ def test_what_the_cluster_does_not_have_is_said(cluster: Cluster) -> None:
     assert "is gone" not in done.stderr and "Ray says" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_node_without_meshrt_is_named(cluster: Cluster) -> None:
     last, package = cluster.machines[-1], Path(meshrt.__file__).parent
     assert last.run("mount", "-t", "tmpfs", "none", package).returncode == 0

@@ -50,6 +50,7 @@ MESHES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.row("L1")
 @pytest.mark.parametrize(("warm", "count"), [(50, 50), pytest.param(50, 1000, marks=pytest.mark.nightly)])
 def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) -> None:

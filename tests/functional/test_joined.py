@@ -388,6 +388,7 @@ for kind in ("fork", "spawn", "forkserver"):
     assert [(each.status, each.out) for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(2)]
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_takes_its_time_to_end_is_no_rank_that_does_not_answer(job: Job) -> None:
     # With the GIL; a signal ends one of the pauses.
     hold = "lambda _self, hold=ctypes.PyDLL(None).usleep: [hold(900_000) for _ in range(8)]"
