@@ -18,7 +18,7 @@ def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "breaks",
-    "show the breakpoints, and how often each rank came there",
+    "show what `break` has set, and how often each rank came there; `b` at the prompt of a rank shows its own",
     _breaks,
     Group.BREAKS,
     record={
