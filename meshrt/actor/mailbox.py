@@ -19,10 +19,11 @@ import contextlib
 import functools
 import inspect
 import logging
+import re
 import signal
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from meshrt.actor.callers import Callers, Message
@@ -504,7 +505,16 @@ class Mailbox:
         if issubclass(type(error), ActorEnds):
             self.executor.ended_itself(error)
             return
-        self.executor.report("a task", error)
+        self.executor.report(_task_of(context), error)
+
+
+def _task_of(context: Mapping[str, object]) -> str:
+    """Return what has raised, for a handler of exceptions: a task by its name, if that is not a number of asyncio's."""
+    import asyncio  # start-up: as above
+
+    task = context.get("task") or context.get("future")
+    name = asyncio.Task.get_name(task) if isinstance(task, asyncio.Task) else ""
+    return "a task" if not name or re.fullmatch(r"Task-\d+", name) else f"task {name!r}"
 
 
 def _awaiting(method: Callable[..., object]) -> Callable[..., Awaitable[object]]:

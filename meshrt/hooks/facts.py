@@ -62,7 +62,7 @@ class Raised(msgspec.Struct):
         failure: Its number in the program; the error that a caller gets has it too.
         call: The endpoint; for a task, the actor that it belongs to; None for a thread.
         when: Monotonic ns.
-        what: Where it was raised, if that was not an endpoint: ``"a task"``, ``"thread 'loader'"``.
+        what: Where it was raised, if that was no endpoint: ``"a task"``, ``"task 'loader'"``, ``"thread 'loader'"``.
         waited_for: Whether a caller is told.
         because: The error that the code was called for, if there is one.
     """

@@ -59,10 +59,10 @@ class Trainer(Actor):
         exec("import threading, time\\n" + code)
 
     @endpoint
-    async def start_task(self):
+    async def start_task(self, name=None):
         async def work():
             raise OSError("no disk")
-        self.task = asyncio.create_task(work())
+        self.task = asyncio.create_task(work(), name=name)
 
 """
 
@@ -183,6 +183,12 @@ def test_a_rank_that_calls_another_is_its_victim(tmp_path: Path) -> None:
             "trainer.slice(n=1).everywhere.call_one('self.task = None; import gc; gc.collect()').get()",
             "OSError: no disk",
             "a task",
+        ),
+        (
+            "trainer.slice(n=1).start_task.call_one('prefetch').get()\nimport gc\n"
+            "trainer.slice(n=1).everywhere.call_one('self.task = None; import gc; gc.collect()').get()",
+            "OSError: no disk",
+            "task 'prefetch'",
         ),
     ],
 )
