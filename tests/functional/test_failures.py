@@ -263,7 +263,7 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     runs = tmp_path / "runs"
     monkeypatch.setenv("MESHRT_RUNS", str(runs))
     assert main_of("postmortem") == 1 and "has left a failure" in capsys.readouterr().err
-    done = program(tmp_path, "trainer.step.call(17).get()")
+    done = program(tmp_path, "trainer.get()\ntrainer.step.call(17).get()")
     report = done.stderr[done.stderr.index("====") :]
     (run,) = [entry.name for entry in runs.iterdir() if (entry / "failure-1.json").exists()]
     capsys.readouterr()
