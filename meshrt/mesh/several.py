@@ -181,13 +181,14 @@ def _checked(futures: Iterable[Future[T]]) -> list[Future[T]]:
 
 
 def _first_of(pending: Sequence[AnyFuture | AnyCall], seconds: float) -> CallTimeout:
+    """Return the error of the first of them; a note names the others."""
     error = pending[0].overdue(seconds)
-    others = Counter(each.overdue(seconds).what for each in pending[1 : _LOOKED_AT + 1])
-    if others:
-        named = [f"{what} ({count} times)" if count > 1 else what for what, count in others.most_common(_NAMED)]
-        more = len(pending) - 1 - sum(count for _, count in others.most_common(_NAMED))
-        rest = [f"{more} more"] if more else []
-        error.add_note(f"this wait was also for what was not done either: {', '.join([*named, *rest])}")
+    named = Counter(each.overdue(seconds).what for each in pending[1 : _LOOKED_AT + 1]).most_common(_NAMED)
+    texts = [f"{what} ({count} times)" if count > 1 else what for what, count in named]
+    if more := len(pending) - 1 - sum(count for _, count in named):
+        texts.append(f"{more} more")
+    if texts:
+        error.add_note(f"this wait was also for what was not done either: {', '.join(texts)}")
     return error
 
 
