@@ -21,15 +21,18 @@ export PIP_USER := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: demo test slow smoke hosts check format bench docs nightly soak fuzz house clean help FORCE
+.PHONY: demo test duration slow smoke hosts check format bench docs nightly soak fuzz house clean help FORCE
 
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
 
 # Four workers, also where there are two processors: the tests wait as long as they compute.
-test: $(VENV)/.test  ## run the tests (ARGS goes to pytest; -n 0 runs them in one process)
-	@$(if $(ARGS),,echo "about 8 minutes on two processors; make smoke takes one" >&2)
+test: duration $(VENV)/.test  ## run the tests (ARGS goes to pytest; -n 0 runs them in one process)
 	@$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
+
+# Before the environment is made, which takes a while, too.
+duration:
+	@echo "all tests take about 8 minutes on two processors, those that ARGS selects may take less; make smoke takes one" >&2
 
 slow: $(VENV)/.test  ## run the tests that `make test` leaves to `.ci/run`: each takes seconds of processor time
 	@$(PY) -m pytest -n 4 --dist worksteal -m "slow and not nightly" $(ARGS)

@@ -80,6 +80,7 @@ def table_rows(sizes: tuple[int, ...], ranks: int) -> list[Row]:
         Bar(">=", 10, "monarch"), Bar(">=", 5, "xoscar"),
     )  # fmt: skip
     add("calls", "rate_all", f"calls to {ranks}, 1000 in flight", "/s")
+    rows.append(Row("port_send", "message to a port / broadcast to one", "x", "ports", 1, "port_send", (Bar("<=", 1),)))
     for size in ("1", "64"):
         large = size == "64"
         third = tuple(Bar("<=", 1 / 3, peer) for peer in ("mp", "monarch", "ray", "xoscar"))

@@ -604,7 +604,7 @@ class StoreTimeout(MeshError, TimeoutError):
         who = f"the agent of host {self.host} (pid {self.pid})" if self.host else f"a host agent (pid {self.pid})"
         begun = _time.strftime("%H:%M:%S", _time.localtime(self.since / 1e9))
         why = (
-            f"it was stopped by a signal or a debugger: `kill -CONT {self.pid}` lets it go on"
+            f"it was stopped by a signal or a debugger: `kill -CONT {self.pid}` resumes it"
             if self.stopped
             else "it was not stopped: see what keeps its machine busy, and try again"
         )

@@ -44,7 +44,7 @@ def coloured(text: str) -> str:
     """Return whole lines with all that could drive a terminal made visible, but colours, which end with the line."""
     if _is_plain(text):
         return text
-    return _LEFT_ON.sub(_taken_back, _OTHERS.sub(_visible, text))
+    return _LEFT_ON.sub(lambda found: found[0] + _RESET, _OTHERS.sub(_visible, text))
 
 
 def latest_state(line: str) -> str:
@@ -71,7 +71,3 @@ def _is_plain(text: str) -> bool:
 def _visible(found: re.Match[str]) -> str:
     code = ord(found[0])
     return {13: "\\r", 27: "\\e"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-
-def _taken_back(found: re.Match[str]) -> str:
-    return found[0] + _RESET

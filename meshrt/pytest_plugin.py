@@ -36,6 +36,9 @@ MeshMaker = Callable[..., "ProcMesh"]
 """`meshrt.proc_mesh`, with its arguments, and ``faults=``: faults, or a plan of them (`meshrt.testing.FaultPlan`)."""
 
 _FRAMES = "meshrt_frames"
+_LEAKS = "meshrt_leaks"
+#: Seconds in which what a test has begun to end has ended.
+_ENDS = 2.0
 #: Seconds for meshes that a test has left.
 _GRACE = 1.0
 #: Of an item: whether its test has failed, and the plans of faults of its meshes.
@@ -51,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Open meshrt's post-mortem prompt when a test fails by an error of a rank, on the root cause.",
     )
     parser.addini(_FRAMES, "Show frames of meshrt in tracebacks of failed tests.", type="bool", default=False)
+    parser.addini(_LEAKS, "Report what a test with meshrt_mesh leaves in its process.", type="bool", default=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,8 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         capture.suspend_global_capture(in_=True)
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise pytest.UsageError(
-            "--meshrt-pm opens a prompt, and standard input and output are no terminal; without it, a failed test shows"
-            " the report"
+            "--meshrt-pm needs a terminal as standard input and output; without it, a failed test shows the report"
         )
 
 
@@ -117,20 +120,27 @@ def meshrt_mesh(request: pytest.FixtureRequest) -> Iterator[MeshMaker]:
     """Make meshes for one test: ``meshrt_mesh(gpus=4)`` is ``meshrt.proc_mesh(gpus=4)``.
 
     With ``faults=[testing.kill(3, at=testing.call("step", 5))]`` these happen to its ranks. After the test all meshes
-    are stopped. The test fails if a fault has not happened, if it has left other meshes running, or if there is an
-    error of a rank that nobody has read.
+    are stopped. The test fails if a fault has not happened, if it has left other meshes running, or threads,
+    processes, descriptors or shared memory in this process, or if there is an error of a rank that nobody has read.
     """
     from meshrt.engine.start import proc_mesh  # start-up: see above
     from meshrt.mesh.program import running_root, start_root  # start-up: as above
+    from meshrt.testing.leaks import Footprint, explained, left_behind  # start-up: as above
 
-    meshes = MeshesOfTest(start_root())
+    first = start_root()
+    first.loop.begin_and_wait()  # what it opens is none of the test's
+    meshes = MeshesOfTest(first)
+    before = Footprint.now()
     request.node.stash[_PLANS] = meshes.plans
     yield meshes.noting(proc_mesh)
-    root = running_root()
-    if root is not None:
-        problems = meshes.finish(root, failed=request.node.stash.get(_FAILED, False))
-        if problems:
-            pytest.fail("\n".join(problems), pytrace=False)
+    root, failed = running_root(), request.node.stash.get(_FAILED, False)
+    problems = meshes.finish(root, failed=failed) if root is not None else []
+    # The traceback of a failed test holds its variables, and another program has descriptors of its own.
+    if root in (first, None) and not failed and request.config.getini(_LEAKS):
+        left = left_behind(before, _ENDS, of_program=root is not None)
+        problems += [f"what the test has left behind:\n{explained(left)}"] if left else []
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

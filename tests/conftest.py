@@ -64,10 +64,7 @@ ONE_PYTHON = (
     "test_website.py",
     "types/",
     "unit/failure/test_report.py",
-    *(
-        f"unit/{package}/"
-        for package in ("commandline", "host", "program", "selection", "show", "store", "top", "transport")
-    ),
+    *(f"unit/{package}/" for package in ("commandline", "program", "selection", "show", "store", "top", "transport")),
     *(
         f"functional/test_{name}.py"
         for name in (
@@ -112,7 +109,7 @@ ONE_PYTHON = (
                 "top_screen",
                 "top_serve",
             ),
-            *("agents", "early_agent", "live_output", "looking", "terminated", "timeline", "wheel"),
+            *("agents", "early_agent", "live_output", "looking", "shells", "terminated", "timeline", "wheel"),
             *("timeouts", "torchrun", "via"),
         )
     ),
@@ -212,16 +209,15 @@ def one_program(request: pytest.FixtureRequest) -> Iterator[bool]:
         yield False
         return
     import meshrt
-    from tests.support.footprint import Footprint
-    from tests.support.waiting import holds_within
+    from meshrt.testing.leaks import left_behind
+    from tests.support.footprint import footprint
 
     _warm_up()
-    before = Footprint.now()
+    before = footprint()
     meshrt.proc_mesh(hosts=2, name="first").stop()  # its agents are there from now on
     yield True
     meshrt.shutdown_context(0.5)
-    holds_within(10, lambda: not Footprint.now().beyond(before))
-    _fail_for(Footprint.now().beyond(before))
+    _fail_for(left_behind(before, 10, footprint))
 
 
 @pytest.fixture(autouse=True)
@@ -234,19 +230,18 @@ def leaves_nothing_behind(request: pytest.FixtureRequest, one_program: bool) -> 
     import meshrt
     from meshrt.mesh.program import start_root
     from meshrt.pytest_plugin import MeshesOfTest
-    from tests.support.footprint import Footprint
-    from tests.support.waiting import holds_within
+    from meshrt.testing.leaks import left_behind
+    from tests.support.footprint import footprint
 
     _warm_up()
     meshes = MeshesOfTest(start_root()) if one_program else None
-    before = Footprint.now()
+    before = footprint()
     yield
     if meshes is None:
         meshrt.shutdown_context(0.5)
     else:
         meshes.finish(start_root())
-    holds_within(10, lambda: not Footprint.now().beyond(before, of_program=one_program))
-    _fail_for(Footprint.now().beyond(before, of_program=one_program))
+    _fail_for(left_behind(before, 10, footprint, of_program=one_program))
     _check_interrupts()
 
 
@@ -260,9 +255,9 @@ def _warm_up() -> None:
 
 def _fail_for(left: list[str]) -> None:
     if left:
-        from tests.support.left import holders
+        from meshrt.testing.leaks import explained
 
-        pytest.fail(f"the test left behind: {', '.join(left)}\n{holders(left)}", pytrace=False)
+        pytest.fail(f"what the test has left behind:\n{explained(left)}", pytrace=False)
 
 
 def _check_interrupts() -> None:

@@ -92,6 +92,8 @@ class Advice:
 
 
 def _problem_of(requirement: str) -> str:
+    if re.fullmatch(r"dist/\*\.whl", requirement):
+        return ""  # what `python -m build` makes of this project
     path, bracket, extras = requirement.rstrip("]").partition("[")
     unknown = [extra for extra in extras.split(",") if extra not in EXTRAS] if bracket else []
     if path == "." or canonical(path) == canonical(PROJECT["name"]):
@@ -143,6 +145,14 @@ def test_nothing_is_installed_by_the_name_of_the_package() -> None:
     extras = "|".join(map(re.escape, EXTRAS))
     found = [path for path in texts() if re.search(rf"\bmeshrt\[(?:{extras})\b", path.read_text("utf-8"))]
     assert not found, found
+
+
+def test_the_section_on_installing_names_all_extras() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    section = readme.partition("\n## Install\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(EXTRAS)
+    assert [advice.words for advice in advice_in(section)][:3] == [(".",), ("build>=1.2",), ("dist/*.whl",)]
+    assert f"named `{PROJECT['name']}`" in section
 
 
 def test_the_name_of_the_distribution_is_said_in_one_place() -> None:
@@ -218,8 +228,20 @@ def test_lines_that_are_typed_are_found_and_judged(line: str, wrong: str) -> Non
         ("type pip install textual, then go on", "'textual,' is neither"),
         ("pip install --find-links=http://x textual", "is an option that this test does not know"),
         ("pip install ./other", "is neither"),
+        ("pip install dist/*.whl", ""),
+        ("pip install dist/other.whl", "is neither"),
     ],
 )
 def test_advice_is_found_and_judged(text: str, wrong: str) -> None:
     (advice,) = advice_in(text)
     assert wrong in advice.problem() if wrong else not advice.problem()
+
+
+def test_ci_installs_what_tests_are_skipped_without() -> None:
+    """Otherwise they never run."""
+    skipped = re.compile(r"skipif\(\s*importlib\.util\.find_spec\(\"(\w+)\"\) is None")
+    needed = {name for path in (ROOT / "tests").rglob("*.py") for name in skipped.findall(path.read_text("utf-8"))}
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    for name in needed:
+        groups = [group for group, parts in GROUPS.items() if any(str(each).startswith(name.lower()) for each in parts)]
+        assert any(f"optional .venv {group} " in script for group in groups) or "dev" in groups, name

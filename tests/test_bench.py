@@ -103,3 +103,13 @@ def test_two_commits_are_measured_in_turns(tmp_path: Path) -> None:
     (row,) = json.loads(numbers.read_text())["rows"]
     assert {name: len(values) for name, values in row["rounds"].items()} == {"meshrt": 5, commit_of("HEAD"): 5}
     assert f"against {commit_of('HEAD')}: " in done.stdout
+
+
+@pytest.mark.slow
+def test_a_message_to_a_port_is_measured_beside_a_broadcast(tmp_path: Path) -> None:
+    numbers = tmp_path / "numbers.json"
+    options = ("--quick", "--rounds", "1", "--peers", "meshrt", "--rows", "port_send", "--json", str(numbers))
+    done = run_python("-m", "bench", *options, cwd=ROOT, seconds=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads(numbers.read_text())["rows"]
+    assert row["rounds"]["meshrt"][0] > 0 and "<= 1 x" in done.stdout

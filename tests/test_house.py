@@ -9,11 +9,11 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(63_000, more=100, less=200),
+    "lines of code": Bar(63_650, more=100, less=200),
     "uses of Any": Bar(222, less=10),
     "circles of imports": Bar(0),
     "modules in circles": Bar(0),
-    "small modules with one importer": Bar(6),
+    "small modules with one importer": Bar(5),
     "parsers of command lines": Bar(1),
     "mechanisms of request and reply": Bar(1),
     "lines of the longest module": Bar(690, less=20),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.programs import ROOT
+from tests.support.programs import ROOT, project
 
 pytest.importorskip("rich", reason="rich is not installed (pip install --group top)")
 pytest.importorskip("pyte", reason="pyte is not installed (pip install --group test)")
@@ -14,6 +14,7 @@ pytest.importorskip("pyte", reason="pyte is not installed (pip install --group t
 from rich.text import Text
 
 from tests.pictures import editor, terminal
+from tests.pictures.badges import badges
 from tests.pictures.drawing import animated, words
 from tests.pictures.sessions import SESSIONS
 
@@ -27,6 +28,15 @@ def test_the_picture_in_readme_shows_what_its_text_says() -> None:
     drawn = words(editor.drawn((ROOT / "README.md").read_text("utf-8")))
     assert "ValueMesh[float]" in drawn
     assert drawn == words(editor.PICTURE.read_text("utf-8")), "python -m tests.pictures writes it"
+
+
+def test_the_badges_in_readme_say_what_the_project_says() -> None:
+    made = badges(project())
+    assert "3.11 | 3.12" in made["badge-python.svg"] and project()["license"] in made["badge-licence.svg"]
+    written = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("badge-*.svg")}
+    assert written == made, "python -m tests.pictures badges writes them"
+    line = (ROOT / "README.md").read_text("utf-8").splitlines()[2]
+    assert re.findall(r"!\[[^]]+\]\(docs/([^)]+)\)", line) == list(made)
 
 
 @pytest.mark.slow

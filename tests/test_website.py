@@ -26,7 +26,11 @@ __all__: list[str] = []
         ("docs/tutorial.md", "[x](../README.md#in-vs-code)", "[x](index.md#in-vs-code)"),
         ("docs/memory.md", "[`x`](../examples/memory.py)", "[`x`](files/examples/memory.py.md)"),
         ("docs/api.md", "[x](#errors) [y](https://x.org/docs/a.md)", "[x](#errors) [y](https://x.org/docs/a.md)"),
-        ("docs/api.md", "```python no-run\n[x](../README.md)\n```\n", "```python\n[x](../README.md)\n```\n"),
+        (
+            "docs/api.md",
+            "```python no-run: needs a Ray cluster\n[x](../README.md)\n```\n",
+            "```python\n[x](../README.md)\n```\n",
+        ),
         ("docs/api.md", "| `a\\|b` | c\\|d |", "| `a|b` | c\\|d |"),
         ("README.md", "<details><summary>x</summary>", '<details markdown="1"><summary>x</summary>'),
     ],

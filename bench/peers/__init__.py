@@ -16,6 +16,7 @@ ELSEWHERE = {
     "debugger": "bench.debugger",
     "large": "bench.debugger",
     "memory": "bench.memory",
+    "ports": "bench.ports",
     "hosts": "bench.hosts",
     "hosts_ray": "bench.hosts",
     "hosts_lost": "bench.hosts",
@@ -79,7 +80,7 @@ CONTESTANTS = (
     Contestant("meshrt", "meshrt", "meshrt", tuple(ELSEWHERE)),
     Contestant("mp", "multiprocessing"),
     Contestant("floor", "socket"),
-    Contestant("monarch", "monarch", "torchmonarch", ("debugger",)),
+    Contestant("monarch", "monarch", "torchmonarch", ("debugger", "hosts")),
     Contestant("ray", "ray", "ray", ("hosts",)),
     Contestant("xoscar", "xoscar", "xoscar"),
 )

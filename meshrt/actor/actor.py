@@ -16,9 +16,9 @@ class Actor:
     An optional ``__cleanup__(self, exc)`` (sync or async) runs when the actor ends. ``exc`` is None if it was stopped;
     else it is the error that is the reason: the one that has ended its block, the script, or its rank.
 
-    An optional ``__supervise__(self, failure)`` (sync or async) decides about a `MeshFailure` of a mesh that this actor
-    has made. True: it is handled. Otherwise, or if it raises or takes longer than 10 s, the owner of this actor's mesh
-    is asked, and at last the script. It runs between two messages, or when the message that is served waits in a
+    An optional ``__supervise__(self, failure)`` (sync or async) decides about a `MeshFailure` of what this actor has
+    spawned. True: it is handled. Otherwise, or if it raises or takes longer than 10 s, the owner of this actor is
+    asked, and at last the script. It runs between two messages, or when the message that is served waits in a
     ``get()``; on an actor with an event loop in a task of its own.
 
     An exception of an endpoint, also ``SystemExit``, is its caller's error, and the rank lives. ``sys.exit()`` in a

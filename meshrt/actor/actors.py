@@ -46,7 +46,7 @@ class ActorHost:
         main: The queue from which the main thread takes actors to `serve`, and None at the end; None: it takes none.
         exiting: Called, on the actor's thread, when a task of an actor wants the process to end (`Mailbox`); None: the
             process does not end, and the error is reported.
-        interrupt: Interrupts a call, if that is possible: its caller has cancelled it, and has asked for that.
+        interrupt: See `Cancelling`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ActorHost:
         report: Callable[[Report], None],
         main: queue.SimpleQueue[Mailbox | None] | None,
         exiting: Callable[[Executor, BaseException], None] | None = None,
-        interrupt: Callable[[Mailbox, Execution], None] = lambda _mailbox, _execution: None,
+        interrupt: Callable[[Mailbox, Execution], bool] = lambda _mailbox, _execution: False,
     ) -> None:
         self.mesh_id = mesh_id
         self.rank = rank

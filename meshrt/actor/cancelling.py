@@ -12,6 +12,7 @@ another call is ended by itself. What else it does is over soon, so it is tried 
 from __future__ import annotations
 
 import functools
+import logging
 import selectors
 import threading
 from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ class Cancelling(ServedLinks):
     Args:
         selector: As of `ServedLinks`.
         mailboxes: The actors of this process.
-        interrupt: Interrupts a call that an actor runs on its thread, if that is possible.
+        interrupt: Interrupts a call that an actor runs on its thread; returns whether that is possible.
         is_over: ``is_over(actor, caller, call id)``: whether a STOP was answered.
     """
 
@@ -52,7 +53,7 @@ class Cancelling(ServedLinks):
         self,
         selector: selectors.BaseSelector,
         mailboxes: Mapping[str, Mailbox],
-        interrupt: Callable[[Mailbox, Execution], None],
+        interrupt: Callable[[Mailbox, Execution], bool],
         is_over: Callable[[str, Identity, int], bool],
     ) -> None:
         super().__init__(selector)
@@ -70,8 +71,13 @@ class Cancelling(ServedLinks):
         mailbox = self._mailboxes.get(actor)
         if mailbox is not None:
             running = mailbox.cancel_call(link.client, call_id)
-            if running is not None and interrupt:
-                self._interrupt(mailbox, running)
+            if running is not None and interrupt and not self._interrupt(mailbox, running):
+                logging.getLogger("meshrt").warning(
+                    "%s.%s() is not interrupted: only the actor that was spawned first in its process has the main "
+                    "thread, and can be",
+                    actor,
+                    running.context.endpoint,
+                )
 
     def _cut(self, link: Link, call_id: int, actor: str) -> None:
         """The grace of a STOP is over. One that was answered meanwhile does not end the actor that begins next."""
@@ -104,17 +110,18 @@ class Interrupting:
         self._mailbox: Mailbox | None = None
         self._call: Execution | None = None
 
-    def interrupt(self, mailbox: Mailbox, call: Execution) -> None:
-        """Interrupt a call, if it runs on the main thread: other threads cannot be interrupted.
+    def interrupt(self, mailbox: Mailbox, call: Execution) -> bool:
+        """Interrupt a call. Returns False if it does not run on the main thread: other threads cannot be interrupted.
 
         Its actor is stopped, or else its caller has cancelled it.
         """
         if mailbox.thread != threading.main_thread().ident:
-            return
+            return False
         if self._mailbox is None:
             hooks.signalled.append(self._signalled)
         self._mailbox, self._call = mailbox, call
         self._try(call)
+        return True
 
     def _runs(self, call: Execution) -> bool:
         return self._mailbox is not None and self._mailbox.running is call and not call.interrupted

@@ -199,9 +199,11 @@ def explain_missing(cls: type, name: str) -> Exception:
     if name in dir(cls) and not name.startswith("__"):
         if callable(getattr(cls, name, None)):
             return NotAnEndpointError(
-                f"{cls.__name__}.{name} is a method but no endpoint: decorate it with @endpoint to call it on a mesh"
+                f"{cls.__name__}.{name} is a method, but not an endpoint: decorate it with @endpoint"
             )
-        return NotAnEndpointError(f"{cls.__name__}.{name} is no endpoint; an actor's data is read through an endpoint")
+        return NotAnEndpointError(
+            f"{cls.__name__}.{name} is not an endpoint; an actor's data is read through an endpoint"
+        )
     names = sorted(endpoints_of(cls))
     import difflib  # start-up: for a mistake only
 

@@ -23,8 +23,8 @@ _WHY = 500
 _RUNTIME = (RUNTIME_FILES, EVENT_LOOP_FILES)
 _numbers = itertools.count(1)
 _OF_SCRIPT = (
-    "On a rank, __main__ is not the script: meshrt has sent this function or class as data. For other processes, such "
-    "as those of multiprocessing, put it into a module that ranks can import."
+    "On a rank, __main__ is not the script. Put functions and classes for multiprocessing into a module beside "
+    "the script."
 )
 
 

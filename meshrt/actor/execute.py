@@ -43,6 +43,8 @@ __all__ = ["Execution", "Executor", "Parts", "told_of"]
 
 #: Largest pickled exception that is attached to an error, bytes.
 _EXCEPTION_MAX = 1 << 20
+#: Spawns that one actor has refused whose handles it refuses, too.
+_REFUSED_MAX = 10_000
 
 Parts = list[Buffer]
 """The buffers of an answer."""
@@ -116,9 +118,12 @@ def told_of(end: ActorEnds) -> RemoteException:
 
 
 @functools.lru_cache(maxsize=256)
-def _shape_of(view: bytes) -> Shape:
-    """Return the shape of a view; calls through the same view share it."""
-    return Shape.from_wire(msgpack.unpackb(view))
+def _view_of(view: bytes) -> tuple[Shape, bytes]:
+    """Return the shape of a view and the id of the spawn; calls through the same view share it."""
+    *wire, spawn_id = msgpack.unpackb(view)
+    if type(spawn_id) is not bytes:
+        raise TypeError("a spawn id is bytes")
+    return Shape.from_wire(wire), spawn_id
 
 
 class Executor:
@@ -166,6 +171,8 @@ class Executor:
         self._before_error = before_error
         self._before_raised = before_raised
         self._failure: RemoteException | None = None
+        #: The ids of spawns that were refused as the name was taken, the oldest first.
+        self._refused: dict[bytes, None] = {}
         self._singleton: list[str] = []  # digest and text of what it was built from (`meshrt.mesh.singleton`)
         #: By name: the method, whether it is a coroutine function, and whether it runs in a task of its own.
         self._endpoints: dict[str, tuple[Callable[..., object], bool, bool]] = {}
@@ -186,13 +193,19 @@ class Executor:
         """
         try:
             call_id, name, view, lengths, flags = frame.header
-            shape = _shape_of(view)
+            shape, spawn_id = _view_of(view)
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"a CALL that cannot be read: {error}") from None
         instance = self.instance
         if self.state != "ready" or instance is None:
             return self._refusal(call_id, flags)
         context = CallContext(instance, name, shape, self.rank, call_id, link)
+        if spawn_id in self._refused:
+            taken = name_taken(self.name, (), ())
+            if flags & NO_REPLY:
+                self._unhandled(context, taken)
+                return None
+            return split_frames(ERROR, [call_id, error_to_wire(taken), [], "exists"], [])
         try:
             args, kwargs = codec.decode(frame.payload, lengths)
         except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
@@ -238,17 +251,25 @@ class Executor:
         earlier = replace(remote, message=f"{remote.message} (earlier, in __init__)")
         return split_frames(ERROR, [call_id, error_to_wire(earlier), [], "init"], [])
 
+    def is_refused(self, spawn_id: object) -> bool:
+        """Whether a handle is that of a spawn that this actor has refused, as it has the name."""
+        return type(spawn_id) is bytes and spawn_id in self._refused
+
     def decode_init(self, frame: Frame, link: Link | None = None) -> Execution | Parts:
         """Load the class and the arguments of an INIT; returns what to run, or the answer if it cannot run."""
         try:
             call_id, class_name, view, lengths, *singleton = frame.header
-            shape = _shape_of(view)
+            shape, spawn_id = _view_of(view)
             point = shape.extent.point(shape.ndslice.index(self.rank))
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"an INIT that cannot be read: {error}") from None
         if self.state == "ready":
             if singleton and singleton[:1] == self._singleton[:1]:  # the texts are for errors
                 return [pack_header(RESULT, [call_id, None])]
+            if spawn_id:
+                self._refused[spawn_id] = None
+            while len(self._refused) > _REFUSED_MAX:
+                del self._refused[next(iter(self._refused))]
             taken = error_to_wire(name_taken(self.name, self._singleton, singleton))
             return split_frames(ERROR, [call_id, taken, [], "exists"], [])
         self.instance = ActorInstance(self.name, class_name, self.mesh_id, point, self.end)

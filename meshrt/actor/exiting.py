@@ -62,7 +62,7 @@ class InterpreterExit:
         """Return what runs now, in words: nothing, the step, or the threads that it waits for. Any thread."""
         if self._step != "threads":
             return [self._step] if self._step else []
-        return [f"thread {thread.name!r}, which is no daemon," for thread in _others()] or ["the end of threads"]
+        return [f"thread {thread.name!r}, which is not a daemon," for thread in _others()] or ["the end of threads"]
 
     def run(self, *, whole: bool) -> None:
         """Run the steps. What user code raises is printed, as by an interpreter.

@@ -9,22 +9,23 @@ asks once to be told when the inbox is closed.
 from __future__ import annotations
 
 import functools
+import logging
 import selectors
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from meshrt.actor.served import ServedLinks
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
-from meshrt.transport.process import current_runtime
+from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
 from meshrt.wire.messages import ERROR, NO_ERROR, PORT, RESULT, STORED
 
-__all__ = ["Arrived", "Inbox", "PortLinks", "Waiter"]
+__all__ = ["Arrived", "Inbox", "PortLinks", "Waiter", "close_inbox", "close_inboxes"]
 
 
 class Arrived(NamedTuple):
@@ -163,6 +164,11 @@ class Inbox:
         passed_on = "" if self.passed_on else ": the port was not passed to another process"
         return f"nothing has been sent to it{passed_on}"
 
+    def unread(self) -> list[str]:
+        """Return the exceptions that have come and were not taken, each in a line."""
+        with self._lock:
+            return [text for each in (*self._returned, *self._messages) if (text := each.frame.header[3])]
+
     def close(self, *, keep: bool = False, tell: bool = True) -> None:
         """Take nothing any more. What has come and was not taken is dropped, unless it is kept.
 
@@ -190,6 +196,28 @@ class Inbox:
             each()
 
 
+def close_inbox(runtime: ProcessRuntime, number: str) -> None:
+    """Close a channel of this process, and say which exceptions nobody has received. Any thread."""
+    inbox: Inbox | None = runtime.inboxes.pop(number, None)
+    if inbox is not None:
+        unread = inbox.unread()
+        inbox.close(tell=not runtime.stopping)
+        _say_unread(unread, f"the channel opened at {inbox.opened}")
+
+
+def _say_unread(errors: Sequence[str], channel: str) -> None:
+    if errors:
+        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+        text = "nobody has received what port.exception() has sent to %s: %s%s"
+        logging.getLogger("meshrt").error(text, channel, errors[0], more)
+
+
+def close_inboxes(runtime: ProcessRuntime) -> None:
+    """Close all channels of this process."""
+    for number in tuple(runtime.inboxes):
+        close_inbox(runtime, number)
+
+
 def _give(waiter: Waiter, message: Arrived) -> None:
     waiter.arrived(message)
     if message.taken is not None:
@@ -212,7 +240,7 @@ class PortLinks(ServedLinks):
         runtime = current_runtime()
         if frame.kind & STORED:
             frame = runtime.store.claim(frame)
-        call_id, port, _, _, wants, watch = frame.header
+        call_id, port, _, error, wants, watch = frame.header
         if frame.kind != PORT or not (type(call_id) is type(watch) is int):
             raise ProtocolError("expected a message for a port")
         inbox: Inbox | None = runtime.inboxes.get(port)
@@ -223,8 +251,10 @@ class PortLinks(ServedLinks):
             elif not runtime.stopping:  # then it may have been open until now; the end of this process is told
                 closed()
         taken = self._answer(link, [pack_header(RESULT, [call_id, None])]) if wants else None
-        if (inbox is None or not inbox.put(Arrived(frame, taken))) and taken is not None:
-            taken()
+        if inbox is None or not inbox.put(Arrived(frame, taken)):
+            if taken is not None:
+                taken()
+            _say_unread([error] if error else [], "a channel that is closed")
 
     def _answer(self, link: Link, parts: list[Buffer]) -> Callable[[], None]:
         """Return what sends an answer. Any thread may call it."""

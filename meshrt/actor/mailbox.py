@@ -32,9 +32,9 @@ from meshrt.actor.ending import ActorEnds, StopInterrupt
 from meshrt.actor.execute import Execution, Executor, Parts
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.transport.link import Link
-from meshrt.wire.frames import Frame
+from meshrt.wire.frames import Frame, pack_header
 from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import CALL, INIT, STOP
+from meshrt.wire.messages import CALL, INIT, RESULT, STOP
 
 if TYPE_CHECKING:
     import asyncio
@@ -276,11 +276,12 @@ class Mailbox:
                 self.stopped = True
                 return None
         if callers.queue[0][1].kind == STOP:
-            self.stopped = True
-            why, grace = (*callers.queue[0][1].header[1:], "", None)[:2]
-            self.error = MeshError(str(why)) if why else self.error
-            self._grace = grace if isinstance(grace, int | float) else None
-            return None
+            why, grace, spawn_id = (*callers.queue[0][1].header[1:], "", None, b"")[:3]
+            if not self.executor.is_refused(spawn_id):
+                self.stopped = True
+                self.error = MeshError(str(why)) if why else self.error
+                self._grace = grace if isinstance(grace, int | float) else None
+                return None
         return callers.queue.popleft()
 
     def _decode(self, link: Link, frame: Frame) -> Execution | Parts | None:
@@ -290,7 +291,9 @@ class Mailbox:
                 return self.executor.decode_call(frame, link)
             if frame.kind == INIT:
                 return self.executor.decode_init(frame, link)
-            raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")
+            if frame.kind == STOP:  # by the handle of a refused spawn
+                return [pack_header(RESULT, [frame.header[0], None])]
+            raise ProtocolError(f"an actor does not take messages of kind {frame.kind}")
         except Exception as error:  # an exception of user code is an answer; this one is about the header
             if not isinstance(error, ProtocolError):
                 _log.warning("a caller is cut off: its message cannot be read: %r", error)

@@ -40,6 +40,7 @@ from meshrt.actor.execute import Executor
 from meshrt.actor.exiting import InterpreterExit
 from meshrt.actor.faults import Supervise, failed_inits, lost_ranks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
+from meshrt.actor.inboxes import close_inboxes
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.records import RankRecords
@@ -189,6 +190,7 @@ class RankProcess:
         self.host.join()
         self.control.settle(_SETTLE)
         self._interpreter_exit.run(whole=self._drains)
+        close_inboxes(self.runtime)
         self.flush_output()
         if self._exit is not None:
             raise SystemExit(exit_code(self._exit))

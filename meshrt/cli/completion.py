@@ -27,13 +27,13 @@ _meshrt() {
     COMPREPLY=($(meshrt completion bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
     if [[ $COMPREPLY == :files: ]]; then COMPREPLY=(); compopt -o default; fi
 }
-complete -F _meshrt meshrt
+complete -o nosort -F _meshrt meshrt
 """,
     "zsh": """\
 _meshrt() {
     local -a found
     found=(${(f)"$(meshrt completion zsh "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-    if [[ $found == :files: ]]; then _files; else compadd -a found; fi
+    if [[ $found == :files: ]]; then _files; else compadd -V meshrt -a found; fi
 }
 compdef _meshrt meshrt
 """,
@@ -46,7 +46,7 @@ function __meshrt
         printf '%s\\n' $found
     end
 end
-complete -c meshrt -f -a '(__meshrt)'
+complete -c meshrt -f -k -a '(__meshrt)'
 """,
 }
 #: Kinds of arguments of which a program has the names.

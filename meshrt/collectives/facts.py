@@ -18,7 +18,6 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
         key: Tells groups apart: torch's own name of it.
         name: As a user types it: its description, such as ``"dp"``, or ``"group_3"``.
         ranks: Its members by their rank in the job, as ``"0-3,8,16-31:2"``.
-        dimension: It is one of a device mesh, whose name it has.
         entered: The number of the last collective that this rank has entered; collectives of a group count from 1.
         number: Of the oldest collective that has not ended here; 0: none is known.
         operation: Its name, ``"all_reduce"``.
@@ -30,7 +29,6 @@ class GroupFacts(Data, frozen=True, omit_defaults=True):
     key: str
     name: str
     ranks: str
-    dimension: bool = False
     entered: int = 0
     number: int = 0
     operation: str = ""

@@ -1,54 +1,98 @@
-"""The process groups of a rank, as it tells them to the root; and from these the dimensions of a script's device mesh.
+"""The process groups of a rank, and the dimensions of its script's device mesh, as it tells them to the root.
 
-A mesh of `torch.distributed.device_mesh` makes a group for each of its dimensions. Those of one rank say how many ranks
-each dimension has, and how far apart they are.
+Torch keeps no list of device meshes, and a dimension of all ranks has no group of its own but the default one. So a
+mesh is looked for among the objects that refer to the class, once that has another number of references than before.
+This takes some milliseconds, more in a process with millions of objects, and no more than a hundredth of the time. What
+is read is private to torch, or may be under construction: what is missing or different leads to no mesh, never to an
+error.
 """
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from meshrt.collectives.facts import GroupFacts, GroupsMade, members_of
-from meshrt.collectives.torch_groups import read_world, which_groups
+from meshrt.collectives.facts import GroupsMade
+from meshrt.collectives.torch_groups import dimension_names, read_world, which_groups
 from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.selection import Shape
 from meshrt.wire.operations import DimensionsNamed
 
-__all__ = ["DEFAULT", "GroupReports", "dimensions_of"]
+__all__ = ["DEFAULT", "DeviceMesh", "DeviceMeshes", "GroupReports"]
 
 #: What the dimensions of a script are called until it names them itself.
 DEFAULT = ("hosts", "gpus")
+_MODULE = "torch.distributed.device_mesh"
+_GROUPS = "torch.distributed.distributed_c10d"
+#: For one second of looking, seconds without.
+_REST = 100.0
 
 
-def dimensions_of(groups: Sequence[GroupFacts], size: int) -> dict[str, int] | None:
-    """Return the dimensions of the first device mesh that has all ranks, in order, and their sizes.
+class DeviceMesh(NamedTuple):
+    """A mesh of all ranks, in order.
 
-    Args:
-        groups: Of a rank, in the order in which they were made.
-        size: How many ranks there are.
-    Returns:
-        None: there is no such mesh, or ranks are not numbered as in one, row by row.
+    Attributes:
+        sizes: Of its dimensions, by their names.
+        names: Those of its process groups, by torch's names of them.
     """
-    named = [group for group in groups if group.dimension and group.name.isidentifier()]
-    for first in range(len(named)):
-        for last in range(len(named), first, -1):  # the longest: the last dimensions may have one rank
-            part = [(group.name, sorted(members_of(group.ranks))) for group in named[first:last]]
-            if _is_mesh(part, size):
-                return {name: len(members) for name, members in part}
-    return None
+
+    sizes: Mapping[str, int]
+    names: Mapping[str, str]
 
 
-def _is_mesh(part: Sequence[tuple[str, Sequence[int]]], size: int) -> bool:
-    if len({name for name, _ in part}) < len(part) or math.prod(len(members) for _, members in part) != size:
-        return False
-    stride = size
-    for _, members in part:
-        stride //= len(members)
-        if list(members) != [members[0] + index * stride for index in range(len(members))]:
-            return False
-    return True
+class DeviceMeshes:
+    """Knows the first mesh of all ranks that the script has made; of several at once the one with most dimensions.
+
+    On the control thread.
+    """
+
+    def __init__(self) -> None:
+        self.found: DeviceMesh | None = None
+        self._references = self._world = 0
+        self._again = 0.0
+
+    def look(self) -> DeviceMesh | None:
+        """Return the mesh, which is looked for if it is not known; None: there is none."""
+        module = sys.modules.get(_MODULE)
+        world = getattr(getattr(sys.modules.get(_GROUPS), "_world", None), "default_pg", None)
+        if id(world) != self._world:
+            dimension_names.clear()
+            self.found, self._references, self._world = None, 0, id(world)
+        if module is None or world is None or self.found is not None or time.monotonic() < self._again:
+            return self.found
+        begun = time.monotonic()
+        try:
+            self._look(module, int(world.size()))
+        except Exception:
+            self._references = 0
+        self._again = time.monotonic() + _REST * (time.monotonic() - begun)
+        return self.found
+
+    def _look(self, module: ModuleType, size: int) -> None:
+        references = sys.getrefcount(module.DeviceMesh)
+        if references == self._references:
+            return
+        self._references = references
+        made = [each for each in gc.get_referrers(module.DeviceMesh) if type(each) is module.DeviceMesh]
+        found = [mesh for mesh in map(_read, made) if list(mesh.sizes) and math.prod(mesh.sizes.values()) == size]
+        self.found = max(found, key=lambda mesh: (len(mesh.sizes), sorted(mesh.names)), default=None)
+        dimension_names.update(self.found.names if self.found is not None else {})
+
+
+def _read(mesh: Any) -> DeviceMesh:
+    """Return a mesh; without dimensions: they have no names, or the ranks are not in order."""
+    labels = list(mesh.mesh_dim_names or ())
+    in_order = mesh.mesh.flatten().tolist() == list(range(mesh.mesh.numel()))
+    if not in_order or not labels or not all(map(str.isidentifier, labels)):
+        return DeviceMesh({}, {})
+    keys = [str(mesh.get_group(index).group_name) for index in range(len(labels))]
+    return DeviceMesh(dict(zip(labels, mesh.mesh.shape, strict=True)), dict(zip(keys, labels, strict=True)))
 
 
 class GroupReports:
@@ -59,12 +103,13 @@ class GroupReports:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._known: Sequence[int] = ()
+        self._meshes = DeviceMeshes()
+        self._known: object = ([], None)
 
     def pulse(self) -> None:
         """Look whether there are others than before."""
-        known = which_groups()
-        if list(known) == list(self._known):
+        known = (which_groups(), self._meshes.look())
+        if known == self._known:
             return
         self._known = known
         world = read_world((), numbers=False)
@@ -73,11 +118,12 @@ class GroupReports:
             return
         for actor in self._services.actors():
             if actor.call is not None and actor.script is not None and world.rank == actor.call.rank:
-                self._name_dimensions(actor.call, world.groups)
+                self._name_dimensions(actor.call)
 
-    def _name_dimensions(self, call: EndpointCall, groups: Sequence[GroupFacts]) -> None:
+    def _name_dimensions(self, call: EndpointCall) -> None:
         shape = Shape.from_wire(call.view)
-        found = dimensions_of(groups, len(shape)) if shape.labels == DEFAULT else None
-        if found is not None:
+        mesh = self._meshes.found
+        found = mesh.sizes if mesh is not None and shape.labels == DEFAULT else {}
+        if math.prod(found.values()) == len(shape) and found:
             call.view = Shape.from_extent(found).to_wire()
             self._services.report(DimensionsNamed(list(found.items())))

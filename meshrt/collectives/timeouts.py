@@ -1,4 +1,4 @@
-"""Plug-in: the time-outs of torch's collectives while a rank is stopped in a debugger.
+"""Plug-in: the time-outs of torch while a rank is stopped in a debugger: of collectives, and of a DataLoader.
 
 A rank that waits in a collective for a stopped one gives up after the time-out of the process group, and the job fails.
 gloo takes the time-out of an operation when that begins (measured with torch 2.13): so while any rank of the program is
@@ -14,19 +14,24 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from types import FrameType
 from typing import Protocol
 
 from meshrt.collectives.torch_groups import name_of
 from meshrt.hooks.operations import Data
 from meshrt.hooks.table import hooks
 
-__all__ = ["CollectiveLimit", "CollectiveLimits", "limits", "load", "words"]
+__all__ = ["CollectiveLimit", "CollectiveLimits", "limits", "load", "of_loaders", "words"]
 
 #: While a rank is stopped; longer than a person looks at one.
 HELD = timedelta(days=30)
 _MODULE = "torch.distributed.distributed_c10d"
 #: Backends whose time-outs are held, by the names of their classes: those with which that was tried.
 _HOLDS = ("ProcessGroupGloo",)
+
+
+#: A batch that a DataLoader waits for: the name of its "backend", and where in its file it waits.
+_LOADER, _LOADER_FILE, _WAITS = "DataLoader", "torch/utils/data/dataloader.py", "_get_data"
 
 
 class CollectiveLimit(Data, frozen=True, array_like=True):
@@ -90,6 +95,17 @@ class CollectiveLimits:
         return sorted(found, key=lambda limit: limit.seconds)
 
 
+def of_loaders(frames: Iterable[FrameType]) -> list[CollectiveLimit]:
+    """Return the time-outs of the DataLoaders that a stopped thread waits for, by its stack frames."""
+    found = []
+    for frame in frames:
+        if frame.f_code.co_name == _WAITS and frame.f_code.co_filename.endswith(_LOADER_FILE):
+            seconds = getattr(frame.f_locals.get("self"), "_timeout", None)
+            if isinstance(seconds, int | float) and seconds > 0:
+                found.append(CollectiveLimit("", _LOADER, float(seconds), False))
+    return found
+
+
 def _backends() -> Iterator[tuple[str, str, _Backend]]:
     """Iterate over the backends of all process groups of several ranks: name of the group, of the backend, and it."""
     world = getattr(sys.modules.get(_MODULE), "_world", None)
@@ -100,7 +116,7 @@ def _backends() -> Iterator[tuple[str, str, _Backend]]:
         return
     for group in groups:
         try:
-            name, _ = name_of(group)
+            name = name_of(group)
             backends = [group._get_backend(device) for device in group._device_types] if group.size() > 1 else []
         except Exception:
             continue
@@ -148,6 +164,8 @@ def words(found: Iterable[CollectiveLimit], stopped: float) -> Sequence[str]:
 
 
 def _line(limit: CollectiveLimit, stopped: float) -> str:
+    if limit.backend == _LOADER:
+        return f"{_LOADER}: its time-out of {_time(limit.seconds)} has begun before the stop: meshrt does not hold that"
     group = f"process group {limit.name!r}" if limit.name else "the default process group"
     left = limit.seconds - stopped
     early = f"give up within {_time(left)}" if left > 0 else "have given up"

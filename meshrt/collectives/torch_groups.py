@@ -26,7 +26,10 @@ from msgspec.structs import replace
 from meshrt.collectives.facts import GroupFacts, WorldFacts
 from meshrt.ranks import fold_ranks
 
-__all__ = ["BlockedThread", "NamedGroup", "is_in_torch", "name_of", "read_world", "which_groups"]
+__all__ = ["BlockedThread", "NamedGroup", "dimension_names", "is_in_torch", "name_of", "read_world", "which_groups"]
+
+#: What the script's device mesh calls its groups, by torch's names of them.
+dimension_names: dict[str, str] = {}
 
 _MODULE = "torch.distributed.distributed_c10d"
 _LIBRARY = "torch._C._distributed_c10d"
@@ -208,8 +211,7 @@ def _facts(
             last = min(last, own[-1].number if own else 0)
         else:
             unsure = last > 0
-    name, dimension = name_of(group)
-    facts = GroupFacts(key, name, fold_ranks(ranks), dimension, last, unsure=unsure)
+    facts = GroupFacts(key, name_of(group), fold_ranks(ranks), last, unsure=unsure)
     oldest = min((one for one in own if not one.ended), key=lambda one: one.number, default=None)
     if oldest is None:
         return facts
@@ -223,13 +225,14 @@ def _facts(
     )
 
 
-def name_of(group: NamedGroup) -> tuple[str, bool]:
-    """Return what a user calls a group, and whether a device mesh has made it, for the dimension of that name."""
+def name_of(group: NamedGroup) -> str:
+    """Return what a user calls a group: as its device mesh calls the dimension, else by its description."""
     description = str(getattr(group, "group_desc", ""))
+    if group.group_name in dimension_names:
+        return dimension_names[group.group_name]
     if description in _NO_NAME:
-        return f"group_{group.group_name}", False
-    name = description.removeprefix(_DIMENSION)
-    return re.sub(r"\W+", "_", name), name != description
+        return f"group_{group.group_name}"
+    return re.sub(r"\W+", "_", description.removeprefix(_DIMENSION))
 
 
 def _recorded() -> _Recorded | None:

@@ -22,7 +22,7 @@ from meshrt.commandline.command import AnyCommand, Argument, Converter, Kind, Of
 from meshrt.commandline.line import RANKS, Line, is_expression
 from meshrt.errors import SelectionError, UsageError
 
-__all__ = ["arguments_of", "number", "pid"]
+__all__ = ["arguments_of"]
 
 _HELP = ("-h", "--help")
 _ACTOR = re.compile(r"[\w-]+(?:@[\w.-]+)?(?:/[\w.-]+)?")
@@ -424,27 +424,3 @@ def _is_selection(text: str) -> bool:
     except SelectionError:
         return False
     return True
-
-
-def number(what: str, least: int | None = 0) -> Callable[[str], int]:
-    """Return the function that converts a word to an integer of at most 9 digits.
-
-    Args:
-        what: Names the number in the error: ``"lines"``.
-        least: The smallest number; None: there is none.
-    """
-
-    def convert(word: str) -> int:
-        if not re.fullmatch(r"-?\d{1,9}", word) or (least is not None and int(word) < least):
-            expected = "" if least is None else f"; expected {least} or more"
-            raise UsageError(f"{word!r} is not a valid number of {what}{expected}")
-        return int(word)
-
-    return convert
-
-
-def pid(word: str) -> int:
-    """Return a word as the number of a process. Raises UsageError."""
-    if not re.fullmatch(r"[1-9]\d{0,8}", word, re.ASCII):
-        raise UsageError(f"{word!r} is not a PID, the number of a process")
-    return int(word)

@@ -35,7 +35,7 @@ def help_in_shell(topic: str) -> str:
     found = documentation()
     pages = [f"docs/ and examples/ are in {found}"] if found else []
     return "\n".join(
-        ["usage: meshrt COMMAND [ARGUMENT ...]", *lines, "", "'meshrt COMMAND --help' tells more.", *pages]
+        ["usage: meshrt COMMAND [ARGUMENT ...]", *lines, "", "'meshrt COMMAND --help' shows more.", *pages]
     )
 
 

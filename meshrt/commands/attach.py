@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshrt.commandline.command import AnyCommand, Argument, Arguments, Command, Group, Kind, Offer, Option, Outcome
-from meshrt.commandline.parser import pid
+from meshrt.commandline.numbers import pid, seconds
 from meshrt.debug.operations import Attach
 from meshrt.debug.prompt.context import Prompt, plain
 
@@ -16,29 +16,22 @@ def _attach(prompt: Prompt, arguments: Arguments) -> Outcome:
     return Outcome(data={"session": plain(snapshot)})
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < 1e6:
-        raise ValueError
-    return seconds
-
-
 _PROCESSES: AnyCommand = Command(
     "attach",
-    "take in running processes of Python 3.14 or newer as ranks, without a change of theirs",
+    "make running processes of Python 3.14 or newer ranks of a program, without a change to them",
     group=Group.PROGRAMS,
     arguments=(Argument("pids", required=True, metavar="PID", many=True, convert=pid),),
     options=(
         Option("--name", "what they are shown as, an actor (main)", metavar="NAME", default="main"),
         Option("--mesh", "the dimensions of the ranks and their sizes, such as dp=2,tp=4", metavar="DIMS", default=""),
         Option(
-            "--seconds", "wait so long for a process that is in C code (5)", metavar="S", default=5.0, convert=_seconds
+            "--timeout", "wait so long for a process that is in C code (5)", metavar="S", default=5.0, convert=seconds
         ),
     ),
     details=(
         "They are the ranks 0, 1, ... of one program, in this order. Each does what meshrt.join() does, on its main\n"
-        "thread, as soon as that runs Python code; then every command sees it. It stays what it was, and belongs to\n"
-        "what has started it. One that is in C code for longer than S seconds joins when it comes back."
+        "thread, as soon as that runs Python code; then every command sees it. It stays a child of the process that\n"
+        "has started it. One that is in C code for longer than S seconds joins when it comes back."
     ),
     main="meshrt.spmd.attach:show",
     offer=Offer.SHELL,
@@ -61,8 +54,6 @@ COMMAND = Command(
         "every line is a pdb command of that rank, until `detach`.\n"
         "There `q` asks before it aborts the endpoint, and Ctrl-C cancels the line that runs; again: it returns here."
     ),
-    record={
-        "session": "the row of the rank as in `list`, and `prompt`, `text` (what it wrote last), `reason`, `code`",
-    },
+    record={"session": "the row of the rank as in `list`, and `prompt`, `text` (what it wrote last), `reason`, `code`"},
     processes=_PROCESSES,
 )

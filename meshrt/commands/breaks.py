@@ -27,7 +27,7 @@ COMMAND = Command(
         'ranks}`; `"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks that '
         'the IDE of `goes_with` has left, where it stops nothing; `"pending"`: ranks where nothing like that is '
         "loaded, if that is so on all)",
-        "problems": "`{why: ranks}` that have not told",
+        "problems": "`{why: ranks}` that have not answered",
         "meshes": "the names of all meshes by their id",
     },
 )

@@ -10,7 +10,7 @@ from meshrt.debug.protocol import QUITS
 
 __all__ = ["COMMAND"]
 
-_LATE = "they are left to themselves, their next stop will be announced"
+_LATE = "this command waits for them no longer; their next stop will be announced"
 
 
 def _cast(prompt: Prompt, arguments: Arguments) -> Outcome:
@@ -41,7 +41,7 @@ COMMAND = Command(
         "  cast debugee ranks(3) p x            cast debugee ranks(0:8, 12) n\n"
         "  cast debugee ranks(hosts=0) p x      cast debugee ranks(hosts=1:3, gpus=(0,2)) c\n"
         "  cast debugee ranks(all) p x          cast debugee ranks(stopped & !hosts=2) bt\n"
-        "A rank that has not answered after a while is named and left to itself. Ctrl-C cancels the\n"
+        "A rank that has not answered after a while is named, and no longer waited for. Ctrl-C cancels the\n"
         "lines that still run; a rank that steps goes on."
     ),
     record=ANSWERS,

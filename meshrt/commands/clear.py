@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshrt.commandline.command import Argument, Arguments, Command, Group, Outcome, Values
-from meshrt.commandline.parser import number
+from meshrt.commandline.numbers import number
 from meshrt.debug.operations import Breaks, Clear
 from meshrt.debug.prompt.context import Prompt, plain
 from meshrt.debug.prompt.tables import breakpoints
@@ -40,7 +40,5 @@ COMMAND = Command(
     aliases=("cl",),
     details="Without a NUMBER all are deleted; a person is asked before.",
     check=_check,
-    record={
-        "breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with"}]`',
-    },
+    record={"breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with"}]`'},
 )

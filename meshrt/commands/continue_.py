@@ -17,7 +17,7 @@ def _check(arguments: Values) -> None:
 
 def _continue(prompt: Prompt, arguments: Arguments) -> Outcome:
     answers = prompt.collect(prompt.client.ask(Continue(**arguments)))
-    outcome = told(answers, arguments, late="they are left to themselves")
+    outcome = told(answers, arguments, late="this command waits for them no longer")
     if answers.sent or outcome.text:
         return outcome
     return Outcome("nothing is stopped", outcome.data)

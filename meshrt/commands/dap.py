@@ -5,15 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option, run
-from meshrt.errors import UsageError
+from meshrt.commandline.numbers import port
 
 __all__ = ["COMMAND"]
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
-        raise UsageError(f"{text!r} is not a valid port: a number from 0 to 65535")
-    return int(text)
 
 
 def _details() -> str:
@@ -37,7 +31,7 @@ COMMAND: AnyCommand = Command(
     group=Group.CONTROL,
     arguments=(run(),),
     options=(
-        Option("--port", "of the loopback interface; 0: any", metavar="PORT", convert=_port, excludes="at"),
+        Option("--port", "of the loopback interface; 0: any", metavar="PORT", convert=port, excludes="at"),
         Option("--socket", "a unix socket instead, for this user alone", metavar="PATH", convert=Path, excludes="at"),
         Option(
             "--stdio",

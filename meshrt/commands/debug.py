@@ -35,7 +35,7 @@ COMMAND: AnyCommand = Command(
         Option("--json", "write one JSON object for each command instead of text (docs/json.md)"),
     ),
     details=(
-        "Which ranks are stopped, and what they hold. Without -c a prompt opens; `help` there shows its commands.\n"
+        "Which ranks are stopped, and their variables. Without -c a prompt opens; `help` there shows its commands.\n"
         "Without a terminal, commands are read from standard input. `python -m meshrt.debug` is the same."
     ),
     main="meshrt.debug.prompt.entry:show",

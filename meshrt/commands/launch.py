@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from meshrt.commandline.command import AnyCommand, Argument, Command, Group, Kind, Offer, Option
-from meshrt.errors import UsageError
+from meshrt.commandline.numbers import number, seconds
 
 __all__ = ["COMMAND"]
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise UsageError(f"{text!r} is not a valid number of hosts; expected 1 or more")
-    return int(text)
-
-
-def _index(text: str) -> int:
-    if not text.isdigit():
-        raise UsageError(f"{text!r} is not a valid index of a host; expected 0 or more")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    if not text.replace(".", "", 1).isdigit():
-        raise UsageError(f"{text!r} is not a valid number of seconds")
-    return float(text)
-
+_HOSTS = number("hosts", 1)
 
 COMMAND: AnyCommand = Command(
     "launch",
@@ -38,16 +22,16 @@ COMMAND: AnyCommand = Command(
             "",
             "N",
             None,
-            convert=_count,
+            convert=_HOSTS,
         ),
-        Option("--timeout", "wait so many seconds for hosts (300)", "", "S", default=300.0, convert=_seconds),
-        Option("--hosts", "how many hosts there are (as the launcher says, or MESHRT_HOSTS)", "", "N", convert=_count),
+        Option("--timeout", "wait so many seconds for hosts (300)", "", "S", default=300.0, convert=seconds),
+        Option("--hosts", "how many hosts there are (as the launcher says, or MESHRT_HOSTS)", "", "N", convert=_HOSTS),
         Option(
             "--index",
             "the number of this host, from 0 on (as the launcher says, or MESHRT_INDEX)",
             "",
             "I",
-            convert=_index,
+            convert=number("a host"),
         ),
         Option(
             "--job", "a name that all hosts give, and no other job (as the launcher says, or MESHRT_JOB)", "", "NAME"
@@ -62,7 +46,7 @@ COMMAND: AnyCommand = Command(
         "  torchrun --nnodes 4 --nproc-per-node 1 -m meshrt launch train.py\n"
         "Host 0 runs the script, as python does. The others are its hosts, and end when it ends. In the script,\n"
         "proc_mesh(hosts=..., gpus=...) uses them: all of them, and the GPUs of each, unless it says otherwise.\n"
-        "Without a launcher: MESHRT_INDEX and MESHRT_HOSTS for each process. docs/clusters.md tells more."
+        "Without a launcher: MESHRT_INDEX and MESHRT_HOSTS for each process. See docs/clusters.md."
     ),
     main="meshrt.engine.launch.command:show",
     offer=Offer.SHELL,

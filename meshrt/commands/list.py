@@ -31,11 +31,7 @@ COMMAND = Command(
     "show the stopped ranks, or those in another state",
     _list,
     Group.LOOK,
-    arguments=(
-        Argument("state", choices=(*STATE_WORDS, "all"), skips=True),
-        Argument("actor", Kind.ACTOR),
-        ranks(),
-    ),
+    arguments=(Argument("state", choices=(*STATE_WORDS, "all"), skips=True), Argument("actor", Kind.ACTOR), ranks()),
     options=(
         Option("-v", "show every rank in a row of its own", "verbose"),
         Option("--wide", "show all columns, also where the terminal is narrower"),

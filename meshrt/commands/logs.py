@@ -15,7 +15,7 @@ from meshrt.commandline.command import (
     ranks,
     run,
 )
-from meshrt.commandline.parser import number
+from meshrt.commandline.numbers import number
 from meshrt.debug.operations import Logs
 from meshrt.debug.prompt.context import ANSWERS, Prompt, told
 from meshrt.errors import UsageError

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshrt.commandline.command import Argument, Arguments, Command, Group, Kind, Offer, Option, Outcome, ranks, run
-from meshrt.commandline.parser import number
-from meshrt.inspect.programs import seconds_of
+from meshrt.commandline.numbers import duration, number
 from meshrt.memory.command import check, view
 from meshrt.memory.document import plain
 from meshrt.memory.look import GROUPINGS, ORDERS
@@ -61,10 +60,10 @@ COMMAND = Command(
         ),
         Option("--frames", "... and local variables of ranks that are stopped in the debugger"),
         Option("--refs", "what is in shared memory: objects that were put, large arrays of messages"),
-        Option("--holders", "... with a name that begins so, each for itself: who holds it", metavar="REF"),
+        Option("--holders", "... which processes hold each object whose name begins with REF", metavar="REF"),
         Option("--exact", "count variables to the end, however long that takes"),
         Option("--budget", f"processor time per rank for --vars ({MILLISECONDS:g} ms)", metavar="MS", convert=float),
-        Option("--addresses", "the IP address of each host, also if there is but one"),
+        Option("--addresses", "the IP address of each host, also if there is only one"),
         Option("--units", "how sizes are written", default="auto", metavar="UNITS", choices=UNITS),
         Option("--stats-only", "totals only"),
         Option(
@@ -82,7 +81,7 @@ COMMAND = Command(
         _file("--open", "show a view that was kept, or that a rank wrote at its limit"),
         _file("--diff", "show what has grown since a view that was kept"),
         Option(
-            "--watch", "look again and again, and show what grows", "", "SECONDS", 2.0, convert=seconds_of, offer=_SHELL
+            "--watch", "look again and again, and show what grows", "", "SECONDS", 2.0, convert=duration, offer=_SHELL
         ),
     ),
     aliases=("mem",),

@@ -26,11 +26,11 @@ _MEANING = {
 def _check(arguments: Values) -> None:
     if arguments.get("run") and arguments["mode"]:  # in a shell: behind a mode comes the actor, and no program
         arguments["run"], arguments["actor"] = "", arguments["run"]
-    if arguments["list"] and arguments["rank"] is not None:
+    if arguments["list"] and arguments["ranks"] is not None:
         raise UsageError(
-            "--list cannot be combined with --rank: it names all failures, --rank tells of one rank in the last one"
+            "--list cannot be combined with --ranks: it names all failures, --ranks describes one rank in the last one"
         )
-    reports = arguments["list"] or arguments["rank"] is not None or arguments["report"]
+    reports = arguments["list"] or arguments["ranks"] is not None or arguments["report"]
     if reports and (arguments["mode"] or arguments["actor"] or arguments["modes"]):
         raise UsageError("a report cannot be combined with a mode and an actor, or --modes")
 
@@ -39,7 +39,7 @@ def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
     if not arguments["mode"] and not arguments["modes"]:
         from meshrt.failure.postmortem import report  # start-up: seldom, at a prompt
 
-        text = report(str(prompt.client.pid), listed=arguments["list"], rank=arguments["rank"])
+        text = report(str(prompt.client.pid), listed=arguments["list"], rank=arguments["ranks"])
         return Outcome(text.rstrip("\n"), {"text": text})
     from meshrt.debug.operations import PostMortemModes  # start-up: the report, in a shell, does without
     from meshrt.debug.prompt.context import plain  # start-up: likewise
@@ -64,7 +64,7 @@ COMMAND = Command(
         Argument("mode", choices=MODES, metavar="on|off|dump|default", skips=True, offer=Offer.SHELL),
         run(
             "the program: its id as the report names it, its pid if it runs, its run directory, or a failure file; "
-            "without it, the program that failed last",
+            "without it, the program that failed last"
         ),
         Argument("mode", choices=MODES, metavar="on|off|dump|default", offer=Offer.PROMPT | Offer.CONSOLE),
         Argument("actor", Kind.ACTOR, "with a mode: of this actor alone"),
@@ -72,9 +72,9 @@ COMMAND = Command(
     options=(
         Option("--list", "name the failures of the program"),
         Option(
-            "--rank",
+            "--ranks",
             "all that is known of one rank, or of those of a selection such as 'hosts=1': its failure, or where it was",
-            metavar="RANK",
+            metavar="RANKS",
         ),
         Option("--report", "why the program failed last, as without any argument"),
         Option("--modes", "what ranks do when an endpoint raises"),
@@ -84,7 +84,7 @@ COMMAND = Command(
     details=(
         "Shows the report of the last failure. A program that failed several times has several failure files: the\n"
         "last one is shown, --list names all. A mode says what ranks of a running program do when an endpoint raises.\n"
-        "on: the rank stops where it raised, with its live variables, until `c` delivers the exception to the caller.\n"
+        "on: the rank stops where it raised, with its live variables, until `c` passes the exception to the caller.\n"
         "off: never. dump: it does not stop, but writes a file with stack, variables and source, for meshrt debug\n"
         "--open FILE. default: as the program has set it; if it has not, a rank stops only if it had been stopped in\n"
         "this call before."
@@ -96,7 +96,7 @@ COMMAND = Command(
     record={
         "modes": '`{actor or "" for all: mode}`',
         "own": "`{mode: ranks}`, what the program has set, which holds in mode `default`",
-        "problems": "`{why: ranks}` that have not told",
+        "problems": "`{why: ranks}` that have not answered",
         "meshes": "the names of all meshes by their id",
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option, ranks, run
-from meshrt.inspect.programs import seconds_of
+from meshrt.commandline.numbers import duration
 from meshrt.show.records import PS
 
 __all__ = ["COMMAND"]
@@ -20,7 +20,7 @@ COMMAND: AnyCommand = Command(
         Option(
             "-v, --verbose",
             "every rank: coordinates, host, state and since when, where it is, pid, memory in RAM (what it shares with "
-            "others included). Above 32 rows, equal ones are one, and -vv shows every one",
+            "others included), pids of what it has started. Above 32 rows, equal ones are one, and -vv shows every one",
             counts=True,
             default=0,
         ),
@@ -29,7 +29,7 @@ COMMAND: AnyCommand = Command(
             "all columns. Without it, the least important columns are left out where a terminal is too narrow, and "
             "named below the table; through a pipe everything is written",
         ),
-        Option("--seconds", "wait so long for programs that are silent (3)", "", "S", default=3.0, convert=seconds_of),
+        Option("--timeout", "wait so long for programs that are silent (3)", "", "S", default=3.0, convert=duration),
         Option("--json", "one object (docs/json.md)"),
     ),
     details=(

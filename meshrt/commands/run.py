@@ -1,42 +1,56 @@
-"""``run``: a script on several ranks of this machine, or one whose launcher is told of its crash."""
+"""``run``: a script on several ranks of this machine, or under a launcher that gets a report of its crashes."""
 
 from __future__ import annotations
 
 from meshrt.commandline.command import AnyCommand, Argument, Command, Group, Kind, Offer, Option
+from meshrt.commandline.numbers import number
 from meshrt.errors import UsageError
 
 __all__ = ["COMMAND"]
 
 
-def _ranks(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise UsageError(f"{text!r} is not a number of ranks; expected 1 or more")
-    return int(text)
+def _ranks(text: str) -> int | str:
+    if text in ("auto", "cpu", "gpu"):
+        return text
+    try:
+        return number("ranks", 1)(text)
+    except UsageError as error:
+        raise UsageError(f"{error}, auto, cpu or gpu") from None
 
 
-def _restarts(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{text!r} is not a number of restarts; expected 0 or more")
-    return int(text)
+def _nodes(text: str) -> str:
+    if text not in ("1", "1:1"):
+        raise UsageError(
+            f"{text!r}: meshrt run starts ranks on this machine alone; on several nodes, run it below a launcher: "
+            f"torchrun --nnodes {text} ... -m meshrt run SCRIPT, or srun or mpirun"
+        )
+    return text
 
 
 COMMAND: AnyCommand = Command(
     "run",
-    "run a script on several ranks of this machine, or as one rank of a launcher, such as torchrun",
+    "run a script on several ranks of this machine, or under a launcher and report its crashes to it",
     group=Group.PROGRAMS,
     arguments=(Argument("words", Kind.WORDS, required=True, metavar="SCRIPT|-m MODULE [ARGUMENT ...]"),),
     options=(
-        Option("-n, --nproc-per-node", "run the script on so many ranks", "", "N", convert=_ranks),
+        Option(
+            "-n, --nproc-per-node, --nproc_per_node",
+            "run the script on so many ranks; `auto`, `cpu`, `gpu`: as many as there are",
+            "",
+            "N",
+            convert=_ranks,
+        ),
         Option("--mesh", "the dimensions of the ranks and their sizes, such as dp=2,tp=4", "", "DIMS", default=""),
         Option(
-            "--max-restarts",
+            "--max-restarts, --max_restarts",
             "start all ranks again after a failure, so many times (0)",
             "",
             "N",
             default=0,
-            convert=_restarts,
+            convert=number("restarts"),
         ),
         Option("--local_rank", "passed on to the script; deepspeed says it", "", "N", default=""),
+        Option("--nnodes", "1; for command lines of torchrun", "", "N", convert=_nodes),
         Option("--standalone", "on this machine alone, which is the default; for command lines of torchrun"),
     ),
     details=(
@@ -48,9 +62,9 @@ COMMAND: AnyCommand = Command(
         "Below a launcher that starts every rank, on one host or many:\n"
         "  torchrun --nproc-per-node 8 -m meshrt run train.py\n"
         "  srun --ntasks-per-node=8 meshrt run train.py\n"
-        "The script keeps its output, signals and exit status. If it is killed by a signal, as in a crash, the\n"
-        "launcher is told so, with the stack, and whether the kernel has run out of memory. Without a launcher the\n"
-        "script runs as `python -u` runs it."
+        "The script keeps its output, signals and exit status. If a signal ends it, as in a crash, the launcher\n"
+        "gets a report: the stack, and whether the kernel has run out of memory. Without a launcher the\n"
+        "script is the only rank; one that imports meshrt itself runs as `python -u` runs it."
     ),
     main="meshrt.spmd.run:show",
     offer=Offer.SHELL,

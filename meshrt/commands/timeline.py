@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshrt.commandline.command import AnyCommand, Argument, Command, Group, Offer, Option, ranks, run
-from meshrt.inspect.programs import seconds_of
+from meshrt.commandline.numbers import duration
 
 __all__ = ["COMMAND"]
 
@@ -19,7 +19,7 @@ COMMAND: AnyCommand = Command(
         ranks(),
     ),
     options=(
-        Option("--seconds", "how long (10); Ctrl-C and SIGTERM end it, too", "", "S", default=10.0, convert=seconds_of),
+        Option("--seconds", "how long (10); Ctrl-C and SIGTERM end it, too", "", "S", default=10.0, convert=duration),
         Option("--force", "overwrite a file that meshrt has not written"),
     ),
     details=(

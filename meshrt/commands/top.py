@@ -5,9 +5,8 @@ from __future__ import annotations
 import ipaddress
 
 from meshrt.commandline.command import AnyCommand, Command, Group, Offer, Option, Values, ranks, run
-from meshrt.commandline.parser import number
+from meshrt.commandline.numbers import duration, port
 from meshrt.errors import UsageError
-from meshrt.inspect.programs import seconds_of
 from meshrt.show.records import TOP
 from meshrt.top.columns import COLUMNS
 
@@ -24,7 +23,7 @@ def _check(given: Values) -> None:
     if given["json"] and not given["once"]:
         raise UsageError("--json writes one object; expected --once beside it")
     if given["once"] and given["serve"]:
-        raise UsageError("--once is one table; expected it without --serve")
+        raise UsageError("--once cannot be combined with --serve")
     if not given["serve"] and (given["host"] is not None or given["port"] is not None):
         raise UsageError("--host and --port are for a browser; expected --serve beside them")
     if given["host"] is not None and _all_interfaces(given["host"]):
@@ -51,12 +50,12 @@ COMMAND: AnyCommand = Command(
         Option("--actor", "only ranks of this actor", metavar="ACTOR", default=""),
         Option("--sort", f"one of {', '.join(_NAMES)} (rank)", metavar="COLUMN", default="rank", choices=_NAMES),
         Option("-r, --reverse", "reverse the order"),
-        Option("--every", f"seconds between two looks ({_EVERY:g})", metavar="S", default=_EVERY, convert=seconds_of),
+        Option("--every", f"seconds between two looks ({_EVERY:g})", metavar="S", default=_EVERY, convert=duration),
         Option("--once", "one table, of looks that far apart; needs no textual"),
         Option("--json", "with --once: one object (docs/json.md)"),
         Option("--serve", "in a browser: every process that reaches the port, and has the address, sees the program"),
         Option("--host", f"with --serve: listen there ({_HOST}: this machine only)", metavar="ADDRESS"),
-        Option("--port", f"with --serve ({_PORT})", metavar="PORT", convert=number("a port", None)),
+        Option("--port", f"with --serve ({_PORT})", metavar="PORT", convert=port),
     ),
     details=(
         "State, processor, memory, calls, and messages that wait. On the screen, Enter shows the stacks, variables\n"

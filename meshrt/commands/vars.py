@@ -16,7 +16,7 @@ _MOST = 20
 
 def _check(arguments: Values) -> None:
     if arguments["by"] == OF_REFERENCES:
-        raise UsageError(f"a grouping by {OF_REFERENCES} is of what is in shared memory: memory --by {OF_REFERENCES}")
+        raise UsageError(f"{OF_REFERENCES} are groups of objects in shared memory: memory --by {OF_REFERENCES}")
     name = arguments.pop("name")
     most = _MOST if arguments["most"] is None else arguments["most"]
     arguments.update(vars=name, frames=True, most=most, alone=True)
@@ -33,7 +33,7 @@ COMMAND = Command(
     details=(
         "Attributes of actors, of their classes, globals of their modules, and the local variables of ranks that\n"
         "are stopped. = is exact, >= was counted until the time was over (200 ms per rank), ~ estimates the whole.\n"
-        "Memory that several variables reach is told for each of them, and once in the totals. No code of yours is\n"
+        "Memory that several variables reach counts for each of them, and once in the totals. No code of yours is\n"
         f"run. {_MOST} rows, unless -n says otherwise. NAME, as the table shows it, is opened: what is inside of that\n"
         "variable, the largest first.\n"
         "  vars self.cache      vars trainer self.cache['train'] ranks(3)"

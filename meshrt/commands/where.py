@@ -14,7 +14,7 @@ from meshrt.commandline.command import (
     Outcome,
     ranks,
 )
-from meshrt.commandline.parser import pid
+from meshrt.commandline.numbers import pid
 from meshrt.debug.prompt.context import Prompt, plain
 from meshrt.inspect.operations import Where
 from meshrt.inspect.text import render_stacks
@@ -46,7 +46,7 @@ _PROCESSES: AnyCommand = Command(
     ),
     details=(
         "Of any Python that py-spy can read, which has to be installed. Each process is stopped for some\n"
-        "milliseconds, and goes on unchanged. It takes the right to look into them, which root has."
+        "milliseconds, and goes on unchanged. It needs the permission to read their memory, which root has."
     ),
     main="meshrt.inspect.processes:show",
     offer=Offer.SHELL,

@@ -72,7 +72,7 @@ A_co = TypeVar("A_co", covariant=True)
 RankSets = Mapping[str, Sequence[int]]
 Kind = Literal[
     "answered", "resumed", "asked", "ended", "aborted", "gone", "silent", "refused", "idle", "blocked",
-    "held", "busy", "running", "missing", "stopped", "elsewhere",
+    "held", "busy", "running", "missing", "stopped", "elsewhere", "empty",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshrt.engine.agent_process import AGENT_PROGRAM
+from meshrt.engine.elsewhere import Elsewhere
 from meshrt.engine.interpreter import AGENT_MODULE, NO_FILE, SCRIPT_PYTHON, why_ended
 from meshrt.engine.local import Started
 from meshrt.errors import SpawnError, UsageError
@@ -26,7 +27,7 @@ __all__ = ["CommandEngine", "ssh"]
 _LOOK = 0.05
 
 
-class CommandAgent(Started):
+class CommandAgent(Elsewhere, Started):
     """An agent, and the command that has started it.
 
     Args:
@@ -36,8 +37,6 @@ class CommandAgent(Started):
     Raises:
         SpawnError: There is no such command.
     """
-
-    address = None
 
     def __init__(self, host: str, mark: str, command: Sequence[str], python: str, invitation: Invitation) -> None:
         self._command = command
@@ -86,23 +85,13 @@ class CommandAgent(Started):
         self._by_name = True
         if self.stderr is not None:
             self.stderr.close()
-        self._process = self._run(self.host, self.mark, "-m", AGENT_MODULE)
+        self._process = self._run(self.host, self.mark, "-P", "-m", AGENT_MODULE)
         self.stderr = self._process.stderr
 
     def undo(self) -> None:
         """End one that is not to join."""
         self._invitation.withdraw()
         super().undo()
-
-    def resume(self) -> bool:
-        """Nothing of another machine can be resumed from here."""
-        return False
-
-    def kill_ranks(self, pids: list[int]) -> None:
-        """Their agent does that, which sees the end of its link."""
-
-    def kill_left(self, families: int) -> None:
-        """Nothing of another machine can be looked up from here."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import IO
 
+from meshrt.engine.elsewhere import Elsewhere
 from meshrt.engine.ray_cluster import Group
 from meshrt.errors import SpawnError
 from meshrt.host.osutil import RUN_VARIABLE
@@ -22,7 +23,7 @@ _END = 5.0
 _LOOK = 0.05
 
 
-class RayAgent:
+class RayAgent(Elsewhere):
     """The agent of one host. Any thread.
 
     Args:
@@ -34,8 +35,6 @@ class RayAgent:
         place: Sorts the agents of an engine.
         host: Its name; "" until it has started.
     """
-
-    address = None
 
     def __init__(self, group: Group, index: int, program: Program, runtime_env: Mapping[str, object] | None) -> None:
         self.group = group
@@ -108,16 +107,6 @@ class RayAgent:
         self.wait(_END)
         if self.stderr is not None:
             self.stderr.close()
-
-    def resume(self) -> bool:
-        """Nothing of another machine can be resumed from here."""
-        return False
-
-    def kill_ranks(self, pids: list[int]) -> None:
-        """Their agent does that, which sees the end of its link."""
-
-    def kill_left(self, families: int) -> None:
-        """Nothing of another machine can be looked up from here."""
 
     def _follow(self) -> None:
         """Pass on what it writes; at its end, leave nothing in Ray."""

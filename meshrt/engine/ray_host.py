@@ -44,12 +44,11 @@ class HostAgent:
             The name of the host, and why the agent cannot be started there; "": it was started.
         """
         host = socket.gethostname()
+        found, why = None, ""
         try:
             found = importlib.util.find_spec(_AGENT)
         except ImportError as error:
-            found, why = None, f": {error}"
-        else:
-            why = ""
+            why = f": {error}"
         if found is None or found.origin is None:
             return host, f"{sys.executable} cannot import {_AGENT} there{why}"
         merged = {**os.environ, **environment}
@@ -57,7 +56,7 @@ class HostAgent:
             del merged["PYTHONBREAKPOINT"]  # a `breakpoint()` in a rank is one for the debugger of meshrt
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-c", _BECOME, str(os.getpid()), found.origin],
+                [sys.executable, "-S", "-E", "-P", "-c", _BECOME, str(os.getpid()), found.origin],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

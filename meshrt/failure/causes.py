@@ -190,7 +190,7 @@ def _carried(record: FailureRecord, known: _Known) -> Cause | None:
 def _asked(record: FailureRecord, known: _Known) -> Cause | None:
     if record.because is not None:
         other = _meant(record.because, record, known)
-        return Cause("asked", f"it was asked about {_whom(other, record.because)}", other, record.because)
+        return Cause("asked", f"it was called for the failure of {_whom(other, record.because)}", other, record.because)
     if record.kind != "exception" or record.endpoint != "__init__" or not record.incarnation:
         return None
     before = [
@@ -272,7 +272,7 @@ def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause |
     if not possible:
         return None
     what = record.exception.type.rpartition(".")[2] if record.exception is not None else "SIGPIPE"
-    return Cause("inferred", f"{what} is what a rank gets whose peer has failed", possible[0])
+    return Cause("inferred", f"{what} is the error of a rank whose peer has failed", possible[0])
 
 
 def _was_noticed_late(other: FailureRecord, record: FailureRecord) -> bool:
@@ -304,7 +304,7 @@ def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verd
     evidence = {cause.evidence for cause in causes.values()}
     silent = not ambiguous and all(record.kind == "silent" for record in chosen)
     if ambiguous:
-        certainty = "nothing tells which came first"
+        certainty = "which came first is not known"
         slack = max((record.slack(earliest) for record in chosen if record.low > earliest.high), default=0)
         if slack:
             certainty += f": the clocks of their hosts are compared to within {slack / 1e6:.3g} ms only"
@@ -315,7 +315,7 @@ def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verd
     elif "later" in evidence:
         certainty = "the first by time"
     elif "inferred" in evidence:
-        certainty = "inferred: see above what speaks for it"
+        certainty = "inferred: the reasons are above"
     else:
         certainty = "certain: no other failure comes from elsewhere"
     return Verdict(chosen, ambiguous, certainty, causes, tuple(records), unknown, silent)

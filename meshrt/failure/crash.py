@@ -45,4 +45,4 @@ def tell_crash(pid: int, number: int, stack: str, hint: str) -> None:
     try:
         tell(word, "\n".join([headline, *details(record, "", "", full=True)]), {"records": [record.to_plain()]})
     except OSError as error:
-        print(f"meshrt: the launcher could not be told of the failure: {error.strerror}", file=sys.stderr)
+        print(f"meshrt: the failure could not be reported to the launcher: {error.strerror}", file=sys.stderr)

@@ -16,7 +16,7 @@ _SURE = {
     MISMATCH: "certain: a collective ends when all ranks of its group are in the same one",
     LATE: "certain: a collective ends when all ranks of its group are in it",
     STOPPED: "until a person continues it",
-    OWES: "likely: all that have not answered the script wait for it, and it for nobody",
+    OWES: "likely: all that have not answered the script wait for this one, and it waits for no other",
 }
 
 

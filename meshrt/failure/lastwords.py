@@ -100,7 +100,7 @@ class LastWords:
         try:
             telling.tell(word, text, incident.to_plain())
         except OSError as error:
-            self._services.announce(f"the launcher could not be told of the failure: {error.strerror}")
+            self._services.announce(f"the failure could not be reported to the launcher: {error.strerror}")
 
     def _is_foreign(self, error: BaseException) -> bool:
         return not any(self._is_own(about.mesh_id) for _, about in references(error))

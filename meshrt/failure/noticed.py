@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar, cast
 
 from msgspec.structs import replace
@@ -47,7 +47,7 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, owed: S
         host=fate.host,
         pid=fate.pid,
         waited_for=bool(owed),
-        doing=tuple(f"{call.actor}.{call.endpoint}()" for call in owed),
+        doing=unanswered(owed),
         fate=dataclasses.replace(fate, log_tail=fate.log_tail[-_LINES:]),
         low=fate.low or now,
         high=fate.high or now,
@@ -69,6 +69,11 @@ def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, owed: S
         coordinates=dict(mesh.shape.coordinates(rank)),
         incarnation=mesh.incarnations.get(rank, 0) - fate.restarts,
     )
+
+
+def unanswered(calls: Iterable[PendingCall]) -> tuple[str, ...]:
+    """Name the calls that have no answer. Their answers may come behind the end of their rank: it was read first."""
+    return tuple(f"{call.actor}.{call.endpoint}()" for call in calls if call.failing or not call.done())
 
 
 def of_silence(error: CallTimeout, mesh: str, *, end: str = "") -> FailureRecord:

@@ -36,7 +36,7 @@ def _where() -> str:
 
 def show(given: Arguments) -> int:
     """Run ``meshrt postmortem``. Returns the exit code, as docs/commands.md says."""
-    asked = {"listed": given["list"], "rank": given["rank"], "json": given["json"]}
+    asked = {"listed": given["list"], "rank": given["ranks"], "json": given["json"]}
     write_paged(sys.stdout, report(given["run"], **asked, tell=_tell))
     return ExitCode.OK
 

@@ -274,7 +274,7 @@ class FailureRecord(Plain, frozen=True):
         """What happened, in one line."""
         match self.kind:
             case "exception":
-                return self.exception.headline if self.exception is not None else "raised what is not known"
+                return self.exception.headline if self.exception is not None else "raised an unknown error"
             case "host":
                 return f"host {self.host or '?'} was lost, and its {counted(len(self.ranks))}"
             case "silent":

@@ -213,7 +213,7 @@ class _Report:
         rank = next(iter(self._incident.likely(roots[0][0])), roots[0][0].rank)
         if self._hang is not None:
             rank = self._hang.first(roots[0][0].mesh_id)
-        yield f"  more     {self._command()}" + (f" --rank {rank}" if rank >= 0 else "")
+        yield f"  more     {self._command()}" + (f" --ranks {rank}" if rank >= 0 else "")
 
     def _unknown(self, about: Reference) -> str:
         name = self._incident.mesh(about.mesh_id).name
@@ -269,7 +269,7 @@ def details(
         stray = record.kind == "exception" and not record.waited_for and record.what != IN_SCRIPT
         yield f"  when     {clock}" + (", and no caller waited for it" if stray else "")
     if record.incarnation:
-        yield f"  restart  number {record.incarnation} of this rank ended so"
+        yield f"  restart  number {record.incarnation} of this rank ended in this way"
     if record.restarted:
         yield "  then     it was started again"
     fate = record.fate
@@ -289,11 +289,11 @@ def details(
         yield f"  printed  its last {counted(len(kept), 'line')}"
         yield from (f"    | {shown(line)}" for line in kept)
     if record.copies:
-        yield f"  before   {counted(record.copies, 'failure')} of this rank before it were only counted"
+        yield f"  before   {counted(record.copies, 'failure')} of this rank before this one were only counted"
 
 
 def render_record(record: FailureRecord, incident: Incident, verdict: Verdict) -> str:
-    """Return everything about one failure, for ``meshrt postmortem --rank``."""
+    """Return everything about one failure, for ``meshrt postmortem --ranks``."""
     cause = verdict.cause_of(record)
     role = "a root cause" if cause is None else f"because {_why(cause)}"
     if cause is None and record.kind == "silent":

@@ -24,7 +24,7 @@ from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh, keep_stacks
 from meshrt.failure.lastwords import LastWords
-from meshrt.failure.noticed import of_fate, of_silence, sharing, shortened, with_source
+from meshrt.failure.noticed import of_fate, of_silence, sharing, shortened, unanswered, with_source
 from meshrt.failure.rank import Recorder
 from meshrt.failure.record import SCRIPT, FailureRecord, LeftBehind, Recorded, Reference
 from meshrt.failure.report import render
@@ -82,6 +82,8 @@ class Failures:
         self._asked = 0.0
         #: Whether the stacks of the current incident have come, or will not come.
         self._collected = False
+        #: By mesh, rank and pid, while the stacks are collected: what a process had not answered when its end was told.
+        self._owed: dict[tuple[str, int, int], Sequence[PendingCall]] = {}
         #: The answers with the stacks.
         self._answers: list[StackAnswer] = []
         self._writing = False
@@ -140,6 +142,8 @@ class Failures:
                     incident.records = (*incident.records[:index], together, *incident.records[index + 1 :])
                     return
         self._add(of_fate(mesh_id, rank, fate, self._services.mesh(mesh_id), owed))
+        if not self._collected:
+            self._owed[mesh_id, rank, fate.pid] = owed
 
     def _add_late(self, record: FailureRecord) -> None:
         """Add a record on the loop, and wait for it. A thread of the script."""
@@ -245,9 +249,16 @@ class Failures:
             self._done(incident)
 
     def _done(self, incident: Incident) -> None:
+        with self._changed:
+            incident.records = tuple(map(self._as_answered, incident.records))
+        self._owed.clear()  # their answers may be large
         if incident is self._incidents[-1]:
             self._collected = True
         self._write(incident)
+
+    def _as_answered(self, record: FailureRecord) -> FailureRecord:
+        owed = self._owed.get((record.mesh_id, record.rank, record.pid))
+        return record if owed is None else replace(record, doing=unanswered(owed))
 
     def _write_soon(self) -> None:
         if not self._writing:
@@ -494,12 +505,5 @@ def load(services: RootServices) -> None:
     services.on_report(Recorded, failures.record)
     services.rank_lost.append(failures.lost)
     recorder = Recorder(_of_this_process("this_proc", 0), failures.own)
-    mine = [hooks.add(hooks.raised, recorder.raised), hooks.add(hooks.call_sent, failures.watchdog.sent)]
-
-    def unload() -> None:
-        failures.finish()
-        # The hooks belong to this process, which may make another root.
-        for remove in mine:
-            remove()
-
-    services.closing.append(unload)
+    # The hooks belong to this process, which may make another root.
+    services.closing += [failures.finish, hooks.add(hooks.raised, recorder.raised), lambda: failures.watchdog.end()]

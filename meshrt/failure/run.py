@@ -17,7 +17,7 @@ import resource
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshrt.host.oom import OutOfMemory
@@ -27,9 +27,14 @@ from meshrt.transport.launcher import FAULT_FILE
 
 __all__ = ["Below", "run_alone", "run_below"]
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-#: Signals that keys of a terminal send to all processes in its foreground.
-_OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+#: Signals of what this process does itself, and those that no process can handle.
+_OWN = {
+    signal.SIGCHLD, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS,
+    signal.SIGTTIN, signal.SIGTTOU, signal.SIGKILL, signal.SIGSTOP,
+}  # fmt: skip
+_PASSED_ON = signal.valid_signals() - _OWN
+#: Signals that a terminal sends to all processes in its foreground. The first two would end this process.
+_OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 _STACK_MAX = 1 << 16
 #: Seconds that others have to notice the end of the script.
 _NOTICED = 1.0
@@ -71,29 +76,33 @@ def run_below(prepare: Callable[[int], Below]) -> int:
     # At a terminal both processes are in the foreground: the script may read, and Ctrl-C reaches both.
     alone = not os.isatty(0)
     passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until the script runs, to which they are passed on
+    # Until the script runs, to which they are passed on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     script = subprocess.Popen(
         below.command,
         env={**os.environ, **below.env, FAULT_FILE: f"{stacks}:{os.getpid()}"},
         pass_fds=[stacks, *below.descriptors],
         process_group=0 if alone else None,
-        preexec_fn=functools.partial(_in_script, os.getpid()),
+        preexec_fn=functools.partial(_in_script, os.getpid(), mask),
     )
 
     def pass_on(number: int, _frame: object) -> None:
         passed_on.append(number)
-        script.send_signal(number)
+        if script.returncode is None:  # `send_signal` would reap it, which is waited for below
+            os.kill(script.pid, number)
 
     for number in _PASSED_ON:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, pass_on if alone or number not in _OF_A_TERMINAL else signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+        if signal.getsignal(number) is not signal.SIG_IGN and (alone or number not in _OF_A_TERMINAL):
+            signal.signal(number, pass_on)
+    for number in () if alone else _OF_A_TERMINAL[:2]:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     for descriptor in below.descriptors:
         os.close(descriptor)
     if below.noticed is not None:
         os.waitid(os.P_PID, script.pid, os.WEXITED | os.WNOWAIT)
-        below.noticed.settimeout(_NOTICED)
-        with contextlib.suppress(OSError):
+        with below.noticed, contextlib.suppress(OSError):
+            below.noticed.settimeout(_NOTICED)
             below.noticed.recv(1)
     code = script.wait()
     if code:
@@ -108,9 +117,9 @@ def run_below(prepare: Callable[[int], Below]) -> int:
     return _end_by(-code)
 
 
-def _in_script(parent: int) -> None:
+def _in_script(parent: int, mask: Iterable[int]) -> None:
     die_with_parent(parent)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _stack(file: int) -> str:

@@ -182,7 +182,7 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
     try:
         tell(word, remote.traceback or remote.type, {"records": [record.to_plain()]}, final=final)
     except OSError as failure:
-        os.write(2, f"meshrt: the launcher could not be told of the error: {failure.strerror}\n".encode())
+        os.write(2, f"meshrt: the error could not be reported to the launcher: {failure.strerror}\n".encode())
 
 
 def tell_thread_error(error: BaseException, *, foreign: bool = True, since: int = 0) -> None:

@@ -69,7 +69,7 @@ def read(path: Path) -> LeftBehind | None:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return LeftBehind(cap(text, _MESSAGE_MAX), problem="it is cut off, or no error file")
+        return LeftBehind(cap(text, _MESSAGE_MAX), problem="it is cut off, or not an error file")
     message = document.get("message") if isinstance(document, dict) else None
     if isinstance(message, str):
         return LeftBehind(cap(message, _STACK_MAX), timestamp=_seconds(document.get("timestamp")))

@@ -7,9 +7,11 @@ user holds a rank at a breakpoint.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 
 from meshrt.hooks.facts import Gathered
 from meshrt.hooks.services import PendingCall, RootServices
+from meshrt.hooks.table import hooks
 from meshrt.inspect.records import ReadStacks, Threads, Times
 from meshrt.inspect.text import render_stacks
 from meshrt.inspect.tree import Stacks
@@ -27,9 +29,13 @@ class Watchdog:
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._seconds: dict[str, float] = {}
+        #: Ends it. No call pays for a watchdog before there is one.
+        self.end: Callable[[], None] = lambda: None
 
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Watch calls to a mesh; ``seconds``: without an answer, until the first report."""
+        if not self._seconds:
+            self.end = hooks.add(hooks.call_sent, self.sent)
         self._seconds[mesh_id] = seconds
 
     def sent(self, call: PendingCall) -> None:

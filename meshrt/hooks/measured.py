@@ -39,6 +39,7 @@ class ProcessFacts(Data, frozen=True, omit_defaults=True, kw_only=True):
         at: When that was, monotonic seconds.
         kernel: The letter of its state ("R", "S", "D", "T", ...).
         threads: How many.
+        children: The pids of processes that it has started, and they in turn; absent: none.
     """
 
     rss: Count | None = None
@@ -54,10 +55,11 @@ class ProcessFacts(Data, frozen=True, omit_defaults=True, kw_only=True):
     at: Number | None = None
     kernel: str | None = None
     threads: Count | None = None
+    children: Sequence[int] | None = None
 
     def known(self) -> dict[str, Any]:
         """Return the facts that are known, by name."""
-        facts: dict[str, Any] = msgspec.to_builtins(self)  # Any: numbers and texts
+        facts: dict[str, Any] = msgspec.to_builtins(self)  # Any: numbers, texts, and a list
         return facts
 
     def joined(self, other: ProcessFacts) -> ProcessFacts:

@@ -165,6 +165,10 @@ class PendingCall(Protocol):
     def done(self) -> bool:
         """Whether the wait is over; reads what has arrived."""
 
+    @property
+    def failing(self) -> bool:
+        """Whether it is known to fail."""
+
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that names the ranks that have not answered."""
 
@@ -275,6 +279,7 @@ class RootServices(Protocol):
         references: str | None = None,
         *,
         work: bool = False,
+        children: bool = False,
     ) -> Awaitable[Measured]:
         """Have host agents read how much memory their ranks have; no rank is asked.
 
@@ -283,6 +288,7 @@ class RootServices(Protocol):
             seconds: After so long it is done with the answers that have come.
             references: Also list objects in the stores of their hosts whose name begins so ("": all).
             work: Also report their use of processors, and leave out values that the kernel would have to add up.
+            children: Also then report the pids of what they have started.
         """
 
     #: The numbers of the failures that were neither reported to a caller nor handled.

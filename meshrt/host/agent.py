@@ -329,7 +329,7 @@ class Agent:
             self._meetings.append(Meeting(self._selector, name, births, prepare, self._adopt, self._later))
         except (OSError, UsageError) as error:
             for birth in births:
-                self._not_started(birth, f"there is no place where it could join: {error}")
+                self._not_started(birth, f"the socket that it joins at cannot be made: {error}")
 
     def _adopt(self, child: Child, pid: int) -> None:
         child.pid = pid

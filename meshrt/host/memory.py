@@ -7,6 +7,7 @@ A repeated display asks for the ranks' work: all of that is cheap, and nothing i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ from pathlib import Path
 from meshrt.conversion import convert
 from meshrt.hooks.measured import AgentFacts, Fetched, ProcessFacts, StoreFacts
 from meshrt.host.child import Child
-from meshrt.host.osutil import outgoing_address
+from meshrt.host.osutil import children_of, outgoing_address
 from meshrt.store.server import StoreServer
 from meshrt.store.table import held_by, in_files, segment_rows
 from meshrt.transport.kernel import stat_fields
@@ -25,7 +26,7 @@ from meshrt.transport.reserve import reserve
 from meshrt.wire.control import Address
 from meshrt.wire.tree import Measure, Measured
 
-__all__ = ["Measures", "machine", "private", "resident", "shares", "work"]
+__all__ = ["Measures", "family", "machine", "private", "resident", "shares", "work"]
 
 #: Seconds for which ranks are read at a time.
 _SLICE = 0.02
@@ -50,6 +51,8 @@ _SHARES = {
 }
 _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
+#: So many children of a rank are told.
+_CHILDREN = 64
 #: What /proc/PID/stat counts processor time in: so many a second.
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -64,6 +67,17 @@ def resident(pid: int) -> ProcessFacts:
 def shares(pid: int) -> ProcessFacts:
     """Return ``pss``, ``shared`` and ``private`` of a process; none if it is gone."""
     return _facts_of(_read(f"/proc/{pid}/smaps_rollup", _SHARES))
+
+
+def family(pid: int) -> ProcessFacts:
+    """Return the ``children`` of a process, `_CHILDREN` at most; none if it is gone, or has started no process."""
+    found, left = list[int](), [pid]
+    with contextlib.suppress(OSError):  # they cannot be looked up
+        while left and len(found) < _CHILDREN:
+            of_one = children_of(left.pop(0))
+            found += of_one
+            left += of_one
+    return ProcessFacts(children=found[:_CHILDREN] or None)
 
 
 def machine() -> tuple[str, str]:
@@ -144,11 +158,12 @@ class Measures:
                 self._tell(Measured(question.id, [], None, found[start : start + _BATCH]))
         if question.work:
             self._send(question.id, [], done=False, agent=agent)
-            self._go_on(question.id, iter(asked), lambda pid: resident(pid).joined(work(pid)))
+            own = family if question.children else lambda _pid: ProcessFacts()
+            self._go_on(question.id, iter(asked), lambda pid: resident(pid).joined(work(pid)).joined(own(pid)))
         else:
             rows: list[_Row] = [(*address, resident(pid)) for address, pid in asked]
             self._send(question.id, rows, done=False, agent=agent)
-            self._go_on(question.id, iter(asked), shares)
+            self._go_on(question.id, iter(asked), lambda pid: shares(pid).joined(family(pid)))
 
     def _go_on(self, number: int, left: Iterator[tuple[Address, int]], read: Callable[[int], ProcessFacts]) -> None:
         end = time.monotonic() + _SLICE

@@ -25,7 +25,6 @@ __all__ = [
     "outgoing_address",
     "outlive_parent",
     "raise_file_limit",
-    "resident_bytes",
     "set_command_line",
     "set_name",
     "set_subreaper",
@@ -145,14 +144,6 @@ def status_of(pidfd: int, pid: int) -> int | None:
         if mask & _PIDFD_INFO_EXIT:
             return int(status)
     return None
-
-
-def resident_bytes(pid: int) -> int:
-    """Return how much memory of a process is in RAM, what it shares with others included; 0 if it has ended."""
-    try:
-        return int(reserve.run(Path(f"/proc/{pid}/statm").read_text).split()[1]) * resource.getpagesize()
-    except (OSError, IndexError):
-        return 0
 
 
 def _kill_if(pid: int, condition: Callable[[], bool]) -> bool:

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 
 from meshrt.host.child import Child, Plumbing, become_rank
@@ -110,13 +111,19 @@ def _one_line(text: str) -> bytes:
     return text.strip().splitlines()[-1].encode(errors="replace")
 
 
+def _forked() -> int:
+    # That a module has started a thread is a warning, and where warnings are errors one of those from Python 3.15 on.
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        return os.fork()
+
+
 def _fork_orphan(child: Child, plumbing: Plumbing, report: int, main: Callable[..., None]) -> None:
-    middle = os.fork()
+    middle = _forked()
     if middle:
         os.waitpid(middle, 0)
         return
     middle = os.getpid()
-    orphan = os.fork()
+    orphan = _forked()
     if orphan:
         os.write(report, f"{child.birth.rank} {orphan}\n".encode())
         os._exit(0)

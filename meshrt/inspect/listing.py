@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from meshrt.errors import UsageError
-from meshrt.hooks.measured import Measured
+from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.services import RootServices
 from meshrt.inspect.operations import Listing, MeshStatus, ProgramStatus, RankRow, StateGroup
 from meshrt.inspect.waittext import waits_of
@@ -59,9 +59,11 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Listing:
 
 
 def with_memory(rows: Sequence[RankRow], measured: Measured) -> list[RankRow]:
-    """Return rows with `RankRow.rss`, as host agents have measured it."""
-    facts = (measured.ranks.get((row.mesh, row.rank)) for row in rows)
-    return [replace(row, rss=0 if known is None else known.rss or 0) for row, known in zip(rows, facts, strict=True)]
+    """Return rows with `RankRow.rss` and `RankRow.children`, as host agents have measured it."""
+    facts = (measured.ranks.get((row.mesh, row.rank), ProcessFacts()) for row in rows)
+    return [
+        replace(row, rss=known.rss or 0, children=known.children or ()) for row, known in zip(rows, facts, strict=True)
+    ]
 
 
 def row_of(actor: Actor, rank: int, stop: Stop, state: State) -> RankRow:

@@ -67,7 +67,7 @@ class Looking:
             if row.state != DEAD:
                 ranks.setdefault(row.mesh, set()).add(row.rank)
         asked_for = {mesh_id: sorted(members) for mesh_id, members in ranks.items()}
-        measured = await self._services.measure(asked_for, _MEASURE_SECONDS, work=True)
+        measured = await self._services.measure(asked_for, _MEASURE_SECONDS, work=True, children=True)
         return replace(listed, rows=with_memory(listed.rows, measured))
 
     async def _status(self, client: ToolClient, asked: ReadStatus) -> ProgramStatus:

@@ -78,6 +78,7 @@ class RankRow(Data, frozen=True, omit_defaults=True):
         breakpoint_error: What was wrong with the condition of the breakpoint, or "".
         holder: The pid of the terminal that is attached to it; 0: none.
         rss: Bytes of its process in RAM, 0 if it has ended; None: not requested.
+        children: The pids of the processes that it has started, where `rss` was requested.
     """
 
     actor: str
@@ -99,6 +100,7 @@ class RankRow(Data, frozen=True, omit_defaults=True):
     breakpoint_error: str
     holder: int
     rss: int | None = None
+    children: Sequence[int] = ()
 
 
 class Listing(Data, frozen=True):
@@ -116,7 +118,7 @@ class ListRanks(Operation[Listing], frozen=True, tag="inspect.list"):
         state: A word of the grammar, or "all"; "": stopped.
         actor: Only this actor; "": all.
         ranks: A selection; "": all ranks.
-        memory: Fill `RankRow.rss`.
+        memory: Fill `RankRow.rss` and `RankRow.children`.
         hosts: Ask the agents of hosts first whether they answer.
     """
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from meshrt.errors import UsageError
 from meshrt.escapes import latest_state
@@ -46,6 +47,11 @@ class Tail:
     problem: str = ""
     inode: int = 0
     end: int = 0
+
+    @property
+    def kind(self) -> Literal["answered", "empty", "refused"]:
+        """What `JobAnswer.kind` is for this rank; empty: it has printed no whole line."""
+        return "refused" if self.problem else "answered" if self.end else "empty"
 
 
 def lines_in(data: bytes) -> list[str]:

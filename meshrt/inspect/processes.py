@@ -37,7 +37,8 @@ def show(given: Arguments) -> int:
     answers = ask(_MESH, pids, verbose=given["verbose"])
     failed = [each for each in answers if isinstance(each, Unanswered)]
     if len(failed) == len(pids):
-        raise (UsageError if all(each.kind == "gone" for each in failed) else MeshError)(_reasons(failed))
+        why = "\n".join(dict.fromkeys(each.why for each in failed))
+        raise (UsageError if all(each.kind == "gone" for each in failed) else MeshError)(why)
     stacks = _merged(answers, len(pids), verbose=given["verbose"])
     if given["json"]:
         processes = [{"rank": rank, "pid": pid, "command": commands[rank]} for rank, pid in enumerate(pids)]
@@ -57,7 +58,3 @@ def _merged(answers: Sequence[StackAnswer], count: int, *, verbose: bool) -> Mer
     for answer in answers:
         stacks.add(answer)
     return stacks.answer()
-
-
-def _reasons(failed: Sequence[Unanswered]) -> str:
-    return "\n".join(dict.fromkeys(each.why for each in failed))

@@ -25,7 +25,6 @@ __all__ = [
     "describe",
     "meant",
     "named",
-    "seconds_of",
     "stopped_by_signal",
     "telling_slow",
 ]
@@ -149,9 +148,9 @@ def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram
     running = "; ".join(map(describe, found)) or "none is running"
     if found:
         running = f"name one by its id or its pid: {running}"
-    what = f"process {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
+    what = f"PID {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
     rank = f" (a rank is --ranks {wanted})" if ranks and wanted.isdigit() and len(wanted) < 5 else ""
-    return NoProgram(f"{what} is not a meshrt program of this user{rank}; {running}", found)
+    return NoProgram(f"{what} is not a meshrt program{rank}; {running}", found)
 
 
 def _afterwards(run: Path) -> str:
@@ -179,7 +178,7 @@ def telling_slow(program: Program) -> Iterator[None]:
     def tell() -> None:
         if not program.via and not psutil.pid_exists(program.pid):
             return  # the connection reports this
-        go_on = f"a signal has stopped it; kill -CONT {program.pid} lets it go on"
+        go_on = f"a signal has stopped it; kill -CONT {program.pid} resumes it"
         why = go_on if stopped_by_signal(program) else "is the machine busy?"
         print(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends this", file=sys.stderr)
 
@@ -190,14 +189,3 @@ def telling_slow(program: Program) -> Iterator[None]:
         yield
     finally:
         slow.cancel()
-
-
-def seconds_of(text: str) -> float:
-    """Return a number of seconds above 0 and up to one year. Raises UsageError."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 86400 * 365:
-        raise UsageError(f"{text!r} is not a valid number of seconds above 0")
-    return seconds

@@ -81,5 +81,5 @@ def _asked(program: Program, ask: Callable[[ToolConnection], A]) -> Found[A]:
 
 def _silence(program: Program, seconds: float) -> str:
     if stopped_by_signal(program):
-        return f"does not answer: stopped by a signal; kill -CONT {program.pid} lets it go on"
+        return f"does not answer: stopped by a signal; kill -CONT {program.pid} resumes it"
     return f"does not answer: nothing within {seconds:g} s"

@@ -29,7 +29,7 @@ from meshrt.inspect.shortening import short_path
 from meshrt.inspect.waittext import unread_lines, wait_lines
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
-from meshrt.show.text import broken
+from meshrt.show.text import broken, cut
 
 __all__ = ["render_stacks"]
 
@@ -37,8 +37,8 @@ __all__ = ["render_stacks"]
 _RANKS = 34
 #: What a line begins with that goes on with the one above.
 _FURTHER = "    "
-#: In fewer columns a line is not broken: there would be a word in each.
-_NARROW = 40
+#: With fewer columns beside the ranks, these have lines of their own; and the columns that a line takes at least.
+_NARROW, _LEAST = 40, 10
 #: The branches of a tree, and what is below them.
 _BESIDE = str.maketrans("├└", "│ ")
 
@@ -121,20 +121,26 @@ class _Mesh:
         self._node(tree, "", "")
         longest = max((len(label) for label, _, _ in self._rows), default=0)
         width = min(longest, _RANKS + 2 * self._digits + 3)
+        if self._columns is not None and self._columns - width - 4 < _NARROW:
+            width = 0
         for label, text, whole in self._rows:
             if len(label) > width:
-                yield f"  {label}"
+                yield from broken(f"  {label}", self._columns, _FURTHER)
                 label = ""
-            for part in [text] if whole else self._broken(text, width + 4):
+            for part in self._fitting(text, width + 4, whole):
                 yield f"  {label:<{width}}  {part}".rstrip()
                 label = ""
 
-    def _broken(self, text: str, before: int) -> list[str]:
-        """Return what is beside the ranks, in lines that fit behind so many columns."""
-        room = self._columns - before if self._columns is not None else 0
+    def _fitting(self, text: str, before: int, whole: bool) -> list[str]:
+        """Return what is beside the ranks, in lines that fit behind so many columns; ``whole``: in one, cut."""
+        if self._columns is None:
+            return [text]
+        room = max(_LEAST, self._columns - before)
+        if whole:
+            return [cut(text, room)]
         # What goes on in the next line is to the right of the branches.
         indent = text[: len(text) - len(text.lstrip("│├└ "))].translate(_BESIDE) + _FURTHER
-        return broken(text, room if room >= _NARROW else None, indent)
+        return broken(text, room, indent)
 
     def _below(self, node: StackNode, indent: str) -> None:
         """Add the rows of everything below ``node``, with branches if there are several parts."""

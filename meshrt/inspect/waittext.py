@@ -160,8 +160,7 @@ class _Words:
         steps = chain.steps[1:]
         if len(steps) >= _STEPS:
             last = fold_ranks(rank for wait in steps[-2] for rank in wait.ranks)
-            words.append(f"which waits for {self._of(steps[0])}")
-            words.append(f"and so on to rank {last}")
+            words += [f"which waits for {self._of(steps[0])}", f"and so on to rank {last}"]
             steps = steps[-1:]
         words += [f"which waits for {self._of(step)}" for step in steps]
         text = ", ".join(words)

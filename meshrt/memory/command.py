@@ -91,9 +91,9 @@ def check(arguments: Values) -> None:
         if by in OF_VARIABLES and given["refs"]:
             raise UsageError(f"--by {by} adds up variables; expected it without --refs and --holders")
     if given["watch"] is not None and given["save"] is not None:
-        raise UsageError("--watch keeps nothing; expected it without --save, or --save alone for a later --diff")
+        raise UsageError("--watch cannot be combined with --save; use --save alone, for a later --diff")
     if given["exact"] and given["budget"] is not None:
-        raise UsageError("--exact has no limit; expected it without --budget")
+        raise UsageError("--exact cannot be combined with --budget: it has no limit")
     if given["budget"] is not None and not 0 <= given["budget"] < float("inf"):
         raise UsageError(f"--budget takes milliseconds, 0 or more, not {given['budget']:g}")
     growing = given["watch"] is not None or given["diff"] is not None

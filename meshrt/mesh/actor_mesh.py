@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
-from meshrt.actor.errors import why_ended
 from meshrt.errors import UsageError
+from meshrt.mesh.block import Block
 from meshrt.mesh.by_rank import arguments_by_rank, first_block, send_block
 from meshrt.mesh.call import MeshCall, OneCall, StreamCall
 from meshrt.mesh.future import Future
@@ -199,13 +199,17 @@ class Endpoint(Generic[P, R]):
         return f"<endpoint {self._target.name}.{self._spec} on {self._target.shape}>"
 
 
-class ActorMesh(MeshTrait, Generic[A]):
+class ActorMesh(Block, MeshTrait, Generic[A]):
     """A handle: slice it, call endpoints on it, send it as an argument, get it when every ``__init__`` has run."""
 
     def __init__(self, cls: type[A], target: Target, initialized: Future[None] | None) -> None:
         self._class = cls
         self._target = target
         self._init = initialized
+        for name in endpoints_of(cls).keys() & _METHODS:
+            self.__dict__[name] = _Method(
+                getattr(self, name), f"{target.name}.{name}", f"{target.name}.endpoint({name!r})"
+            )
 
     @property
     def _shape(self) -> Shape:
@@ -260,17 +264,8 @@ class ActorMesh(MeshTrait, Generic[A]):
             future.get()
         return future
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        send_stop(self._target, why_ended(error)).get()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, _kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        await send_stop(self._target, why_ended(error))
+    def _begin_end(self, _grace: float, why: str) -> list[Future[None]]:
+        return [send_stop(self._target, why)]
 
     @overload
     def endpoint(self, which: str) -> Endpoint[..., Any]: ...
@@ -314,6 +309,7 @@ class ActorMesh(MeshTrait, Generic[A]):
             target.shape,
             target.whole,
             _program_of(target),
+            target.spawn_id,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -337,6 +333,31 @@ class ActorMesh(MeshTrait, Generic[A]):
         return html_table(repr(self), ("endpoint", "what it does"), rows)
 
 
+#: The methods of every mesh.
+_METHODS = frozenset(name for name in dir(ActorMesh) if name[0] != "_" and inspect.isfunction(getattr(ActorMesh, name)))
+
+
+class _Method:
+    """A method of a mesh whose actor has an endpoint of the same name."""
+
+    def __init__(self, method: Callable[..., object], name: str, endpoint: str) -> None:
+        self._method, self._name, self._endpoint = method, name, endpoint
+        self.__doc__ = method.__doc__
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self._method(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> object:
+        if not name.startswith("_") and hasattr(Endpoint, name):
+            raise AttributeError(
+                f"{self._name} is a method of the mesh; the endpoint of this name is {self._endpoint}: expected "
+                f"{self._endpoint}.{name}",
+                name=name,
+                obj=self,
+            )
+        return getattr(self._method, name)
+
+
 def _first_line(cls: type, name: str) -> str:
     return (inspect.getdoc(getattr(cls, name)) or "").partition("\n")[0]
 
@@ -353,11 +374,18 @@ def _program_of(target: Target) -> str:
 
 
 def _received(
-    cls: type[A], mesh_id: str, name: str, address: MeshAddress, shape: Shape, whole: Shape, run_id: str
+    cls: type[A],
+    mesh_id: str,
+    name: str,
+    address: MeshAddress,
+    shape: Shape,
+    whole: Shape,
+    run_id: str,
+    spawn_id: bytes,
 ) -> ActorMesh[A]:
     program = None
     if run_id and not (has_runtime() and current_runtime().program_id == run_id):
         from meshrt.mesh.foreign import foreign_program  # start-up: for handles of other programs only
 
         program = foreign_program(run_id, os.fsdecode(address.hosts[0].directory))
-    return ActorMesh(cls, Target(mesh_id, name, address, shape, whole, _unknown, program), None)
+    return ActorMesh(cls, Target(mesh_id, name, address, shape, whole, _unknown, program, spawn_id=spawn_id), None)

@@ -83,8 +83,8 @@ class AgentLink:
         #: It has said that its store listens.
         self.serves = False
         self.gone = False
-        #: That of its end of the link.
-        self._address: Port | None = None
+        #: The address of its end of the link; None: it is not on another machine.
+        self.peer: Port | None = None
         #: Seconds from the last sign of its machine to its end, if that was an end of silence.
         self._unheard = 0.0
         #: When it was last known to live, and when its end was noticed; monotonic ns.
@@ -105,7 +105,7 @@ class AgentLink:
         loop.add_reader(self._link.fileno(), self._readable)
         self._arm()
         if self.machine:
-            self._address = peer_address(self._link.sock)
+            self.peer = peer_address(self._link.sock)
             loop.call_later(LOOK_SECONDS, self._look_for_silence)
 
     def _look_for_silence(self) -> None:
@@ -120,7 +120,7 @@ class AgentLink:
     def has_joined(self, joined: Joined) -> None:
         """It says where its processes listen, and where it reaches this process. On the loop."""
         self._compare(self._made, joined.clock, joined.wall)
-        seen, address = self._address, joined.address
+        seen, address = self.peer, joined.address
         if seen is not None and address.ports and all(host != seen[0] for host, _ in address.ports):
             # As this machine sees it, behind a translation of addresses for example.
             address = address._replace(ports=(*address.ports, (seen[0], address.ports[0][1])))
@@ -218,7 +218,7 @@ class AgentLink:
         if self.gone:
             return
         if self._clocks is not None:
-            if now - self._asked_at > _APART:
+            if now - self._asked_at > _APART and not self.full:
                 self._asked_at = now
                 self.send(Ping(at=now))
         elif not self._link.hung_up():
@@ -292,7 +292,7 @@ class AgentLink:
         error = self._link.error
         if not self.machine or error is None or error.errno not in _SILENT:
             return self.placed.said_of_end()
-        where = f"its machine ({self._address[0]})" if self._address is not None else "its machine"
+        where = f"its machine ({self.peer[0]})" if self.peer is not None else "its machine"
         last = time.strftime("%H:%M:%S", time.localtime(time.clock_gettime(time.CLOCK_REALTIME) - self._unheard))
         said = f"{where} has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
         said += f"; the last sign of it came {self._unheard:.1f} s before, at {last}"
@@ -333,9 +333,9 @@ class AgentLink:
 
 def _address_of(header: object) -> Address:
     match header:
-        case [str() as mesh_id, int() as rank]:
+        case [str() as mesh_id, int() as rank] if type(rank) is int:  # not a bool
             return mesh_id, rank
-    raise ProtocolError("a control message with an address that is none; expected a mesh and a rank")
+    raise ProtocolError("a control message with an invalid address; expected a mesh and a rank")
 
 
 class AgentPulse:

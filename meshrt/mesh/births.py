@@ -95,7 +95,7 @@ def spawn_frames(common: Spawn, ranks: Sequence[int], rank_env: Mapping[int, Map
         except ProtocolError as error:
             if len(part) == 1:
                 raise UsageError(
-                    f"rank {part[0]} cannot be told its environment, what to preload and its breakpoints: "
+                    f"rank {part[0]} cannot be started with this environment, preload= and its breakpoints: "
                     f"{error}, the limit is {CONTROL_MAX} bytes"
                 ) from None
             half = len(part) // 2

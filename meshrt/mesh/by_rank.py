@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from meshrt.actor.reducing import REDUCE, Block, Combine
-from meshrt.errors import UsageError
+from meshrt.errors import RankPlace, UsageError
 from meshrt.mesh.call import OneCall
 from meshrt.mesh.owner import about
 from meshrt.mesh.sending import send_call
@@ -55,7 +55,7 @@ def arguments_by_rank(target: Target, endpoint: str, columns: tuple[Iterable[obj
 
 def first_block(target: Target, endpoint: str, function: Combine) -> Block:
     """Return the block that is all ranks of a target."""
-    whole = target.mesh_id, target.name, target.address, target.shape, target.whole, target.suffix
+    whole = target.mesh_id, target.name, target.address, target.shape, target.whole, target.suffix, target.spawn_id
     return Block(endpoint, function, whole, send_block, all_ended, 0, len(target.shape))
 
 
@@ -67,8 +67,8 @@ def send_block(
     Args:
         target: The target of the block, where it was not received.
     """
-    mesh_id, name, address, shape, whole, suffix = block.target
-    of_block = target or Target(mesh_id, name, address, shape, whole, about, None, suffix)
+    mesh_id, name, address, shape, whole, suffix, spawn_id = block.target
+    of_block = target or Target(mesh_id, name, address, shape, whole, about, None, suffix, spawn_id)
 
     def receiver(driver: Driver, head: Target, _: str) -> OneCall:
         return _Reduction(driver, head, of_block, block.endpoint)
@@ -93,3 +93,8 @@ class _Reduction(OneCall):
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether the end of the rank may reach it, by the ranks between them."""
         return not self.finished and self._whole.position(mesh_id, rank) is not None
+
+    def _unanswered(self) -> tuple[list[RankPlace], int]:
+        """All of them: which of them the first one waits for is not known here."""
+        count = len(self._whole.shape)
+        return [self._whole.place(position) for position in range(count)], count

@@ -75,6 +75,14 @@ class _Called:
         """Return the positions of those that have not answered."""
         raise NotImplementedError
 
+    @property
+    def _text(self) -> str:
+        return f"{self.actor}.{self.endpoint}()"
+
+    def _unanswered(self) -> tuple[list[RankPlace], int]:
+        """Return the ranks that have not answered, and how many were asked."""
+        return [self._target.place(position) for position in self._missing()], len(self._target.shape)
+
     def _wait(self, *, any_of_them: bool = False) -> Wait | None:
         missing = list(self._missing())
         if not missing:
@@ -89,14 +97,11 @@ class _Called:
 
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that names the ranks that have not answered for ``seconds``."""
-        places = [self._target.place(position) for position in self._missing()]
-        return CallTimeout(f"{self.actor}.{self.endpoint}()", seconds, places, len(self._target.shape))
+        return CallTimeout(self._text, seconds, *self._unanswered())
 
     def cancel(self, *, interrupt: bool = False) -> bool:
-        """See `Future.cancel`. Of a stream, the futures of the ranks that have not answered fail."""
-        missing = [self._target.place(position) for position in self._missing()]
-        error = CallCancelled(f"{self.actor}.{self.endpoint}()", missing, len(self._target.shape))
-        return self._withdraw(error, interrupt=interrupt)
+        """Cancel the call, as `Future.cancel`. Of a stream, the futures of the ranks that have not answered fail."""
+        return self._withdraw(CallCancelled(self._text, *self._unanswered()), interrupt=interrupt)
 
     def expire(self, seconds: float) -> None:
         """The time that its caller has given it, ``seconds``, has passed."""
@@ -321,7 +326,17 @@ class OneCall(_Answers[Any]):
 class InitCall(_Answers[None]):
     """Done when every ``__init__`` has run."""
 
-    __slots__ = ()
+    __slots__ = ("setup",)
+
+    def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
+        super().__init__(driver, target, endpoint)
+        #: What runs before the first actor of a rank.
+        self.setup: Callable[[], object] | None = None
+
+    @property
+    def _text(self) -> str:
+        name = getattr(self.setup, "__name__", "setup")
+        return super()._text if self.setup is None else f"{super()._text}, or the set-up {name}() before it"
 
     def _produce(self) -> None:
         self._check()
@@ -390,6 +405,23 @@ class _OneOfMany(Future[R]):
     def failing(self) -> bool:
         """See `Future.failing`."""
         return self._error is not None or self._stream.fails(self)
+
+    def cancel(self, *, interrupt: bool = False) -> bool:
+        """Cancel the call, with all futures that are not done: which rank would answer by this one is not known."""
+        return (not self.finished or self.withdrawn is not None) and self._stream.cancel(interrupt=interrupt)
+
+    @property
+    def ended(self) -> bool:
+        """See `Future.ended`: no rank runs the call any more."""
+        return self._stream.ended
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """See `Future.when_ended`."""
+        self._stream.when_ended(callback)
+
+    def running(self) -> Wait | None:
+        """See `Future.running`."""
+        return self._stream.running()
 
     def _produce(self) -> R:
         return self._stream.take(self)
@@ -501,10 +533,11 @@ class StreamCall(_Called, Generic[R]):
         waiting = [future for future in self._waiting if not future.finished]
         for future in waiting:
             future.withdraw(error)
-        if waiting:
-            self._driver.wake()
-            self._target.cancel(self._driver, self.call_id, interrupt=interrupt)
-        return bool(waiting)
+        if not waiting and not (interrupt and self._waiting):
+            return False
+        self._driver.wake()
+        self._target.cancel(self._driver, self.call_id, interrupt=interrupt)
+        return True
 
     def fails(self, future: _OneOfMany[R]) -> bool:
         """Whether what arrived for this future is an error."""

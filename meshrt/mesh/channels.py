@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Generic, Self, TypeVar, cast
 
 from meshrt.actor.context import current_call
-from meshrt.actor.inboxes import Arrived, Inbox
+from meshrt.actor.inboxes import Arrived, Inbox, close_inbox
 from meshrt.errors import CallTimeout, MeshError, PortClosed, UsageError
 from meshrt.files import RUNTIME_FILES
 from meshrt.hooks.facts import Wait
@@ -95,7 +95,7 @@ class PortReceiver(Generic[T]):
         self._driver = runtime.driver
         self._inbox = inbox
         self._call_later = runtime.tree.call_later
-        self._close = functools.partial(_close, runtime, number)
+        self._close = functools.partial(close_inbox, runtime, number)
         # Collection may run anywhere, also where locks are held.
         self._collected = weakref.finalize(self, runtime.tree.call_later, 0.0, self._close)
         self._collected.atexit = False
@@ -148,12 +148,6 @@ class PortReceiver(Generic[T]):
         raise TypeError("a receiver stays in the process that has opened its channel: send the port")
 
 
-def _close(runtime: ProcessRuntime, number: str) -> None:
-    inbox = runtime.inboxes.pop(number, None)
-    if inbox is not None:
-        inbox.close(tell=not runtime.stopping)
-
-
 class _Received(WeakFuture[T]):
     """The next message of a port. One that is dropped when a message has just come gives it back."""
 
@@ -189,7 +183,9 @@ class _Received(WeakFuture[T]):
 
     def _wait_for(self, timeout: float | None) -> None:
         if isinstance(threading.current_thread(), RuntimeThread):
-            raise UsageError("port.recv() cannot be waited for in a done-callback: its thread is to bring the message")
+            raise UsageError(
+                "port.recv() cannot be waited for in a done-callback: its thread has to receive the message"
+            )
         try:
             super()._wait_for(timeout)
         finally:

@@ -57,7 +57,7 @@ class Clients:
 
     async def _enter(self, client: ToolClient, asked: Enter) -> Entered:
         if SWITCH_VALUES.get(os.environ.get("MESHRT_DEBUG", "")) is False:
-            raise UsageError("this program lets no other process call its actors: MESHRT_DEBUG=0")
+            raise UsageError("other processes cannot call actors of this program: MESHRT_DEBUG=0")
         other = difference(Versions.of(asked.versions), own_versions(), f"process {client.pid}")
         if other:
             raise UsageError(other)

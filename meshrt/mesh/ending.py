@@ -11,8 +11,9 @@ Ctrl-C ends the waits for ranks; what comes after them is short, and is done wha
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from meshrt.hooks.plugins import plugins
 from meshrt.hooks.table import hooks
@@ -27,6 +28,7 @@ from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal, TerminalLog
 from meshrt.mesh.terminal_access import TerminalAccess
+from meshrt.transport.interrupts import Shield
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.transport.reserve import reserve
 
@@ -123,7 +125,9 @@ class Ending:
             record.abandoned = record.abandoned or record.stopped is None
         shield = self._runtime.driver.shield
         shield.close()
-        try:
+        with contextlib.ExitStack() as end:
+            for part in self._parts(shield):
+                end.callback(part)
             for wait in (grace, 0.0):
                 try:
                     self._overdue.resume(self._agents.all())
@@ -137,14 +141,6 @@ class Ending:
                     break
                 except (KeyboardInterrupt, TimeoutError):
                     continue
-            self._finish()
-        finally:
-            try:
-                with contextlib.suppress(KeyboardInterrupt):
-                    shield.open()
-                shield.uninstall()
-            finally:
-                self._over()
 
     def _stop_all(self, grace: float, why: str) -> None:
         """Stop every mesh, the latest first, for it may use those before it until its end.
@@ -173,21 +169,17 @@ class Ending:
                 continue
             self._runtime.driver.wait(record.initialized, max(0.0, deadline - time.monotonic()))
 
-    def _finish(self) -> None:
-        self._supervision.finish()
-        self._script.at_end(sets_status=self._exits)
+    def _parts(self, shield: Shield) -> Iterable[Callable[[], object]]:
+        """Return what is done at the end, the last step first. Each is done, whatever those before it raise."""
+        yield from (self._over, shield.uninstall, functools.partial(_open, shield))
+        yield from (self._run.close, reserve.release, functools.partial(set_runtime, None, ended=True))
+        yield from (self._runtime.close, self._terminal.close, self._log.end, self._records.end)
+        yield from (self._agents.end, self._loop.end, self._script.uninstall, self._run_last)
+        yield from (functools.partial(self._script.at_end, sets_status=self._exits), self._supervision.finish)
+
+    def _run_last(self) -> None:
         for function in self._last:
             function()
-        self._script.uninstall()
-        self._loop.end()
-        self._agents.end()
-        self._records.end()
-        self._log.end()
-        self._terminal.close()
-        self._runtime.close()
-        set_runtime(None, ended=True)
-        reserve.release()
-        self._run.close()
 
     def in_forked_child(self) -> None:
         """A fork of the script must not keep its links open: agents and terminals would not see its end."""
@@ -199,3 +191,8 @@ class Ending:
         self._access.abandon()
         for forked in tuple(self._forked.values()):
             forked()
+
+
+def _open(shield: Shield) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        shield.open()

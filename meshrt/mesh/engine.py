@@ -21,6 +21,7 @@ __all__ = [
     "OpenProgram",
     "Placed",
     "Program",
+    "Refusal",
     "Request",
     "engine_of",
 ]
@@ -102,13 +103,25 @@ class Arrival(NamedTuple):
     link: Link
 
 
+class Refusal(NamedTuple):
+    """An agent that has proved the secret of an open invitation, and has not joined.
+
+    Attributes:
+        who: As in `Arrival`.
+        why: It has another version: names its host, and both versions.
+    """
+
+    who: str
+    why: str
+
+
 class OpenInvitation(Protocol):
     """What any number of agents join with, whose machines are not known before."""
 
     def text(self) -> bytes:
         """Return it for the agents to read. A secret, as that of an `Invitation`."""
 
-    def accept(self, seconds: float) -> Arrival | None:
+    def accept(self, seconds: float) -> Arrival | Refusal | None:
         """Wait for the next agent; None: none has come. One that no mesh uses ends with the program."""
 
 

@@ -188,8 +188,8 @@ def _not_here(run_id: str, actor: str) -> MeshError:
     if ended_run(run_id) is not None:
         return Disconnected(f"it belongs to program {run_id}, which has ended", actor)
     return UsageError(
-        f"{actor} belongs to program {run_id}, which is no running program of this user on this machine: it has "
-        "ended, or runs somewhere else; only processes of its own machine and user can call it"
+        f"{actor} belongs to program {run_id}, which is not a running program of this user on this machine: it has "
+        "ended, or runs elsewhere; only processes of its own machine and user can call it"
     )
 
 

@@ -72,7 +72,7 @@ class Future(Pending, Generic[T_co]):
         """
         try:
             if not self.finished:
-                self._wait_for(_checked(timeout))
+                self._wait_for(None if timeout is None else _checked(timeout))
             return self._settle()
         finally:
             # The error's traceback leads here: both would stay until cycles are collected.
@@ -135,10 +135,11 @@ class Future(Pending, Generic[T_co]):
         Args:
             interrupt: Interrupt a ``def`` endpoint, too: an exception that is no ``Exception`` is raised there, once,
                 as soon as it runs Python code or is in a system call. Only that of the actor that has the main thread
-                of its process: the one that was spawned first there. A call that was cancelled without, and that a rank
+                of its process: the one that was spawned first there; of another one it runs on, and the rank logs a
+                warning. A call that was cancelled without, and that a rank
                 runs still, may be interrupted afterwards.
         Returns:
-            Whether it was cancelled, or interrupted: False if it is done, or is no call.
+            Whether it was cancelled, or its interrupt was sent: False if it is done, or is no call.
         """
         return False
 
@@ -210,21 +211,18 @@ class Future(Pending, Generic[T_co]):
             driver.leave_loop(loop)
             del self  # as in `get`
 
-    def _find_out(self) -> None:
-        with self._lock:
-            if self._value is _UNSET and self._error is None:
-                try:
-                    self._value = self._produce()
-                except KeyboardInterrupt:
-                    raise  # Ctrl-C is not a result of the call: `get` may be called again
-                except BaseException as error:
-                    # Its traceback is of the runtime alone, and leads to the frames of callers.
-                    self._error = BaseException.with_traceback(error, None)
-
     def _failure(self) -> BaseException | None:
         """Return the error, and report it as seen; None: there is a value."""
         if self._value is _UNSET and self._error is None:
-            self._find_out()
+            with self._lock:
+                if self._value is _UNSET and self._error is None:
+                    try:
+                        self._value = self._produce()
+                    except KeyboardInterrupt:
+                        raise  # Ctrl-C is not a result of the call: `get` may be called again
+                    except BaseException as error:
+                        # Its traceback is of the runtime alone, and leads to the frames of callers.
+                        self._error = BaseException.with_traceback(error, None)
         if self._error is not None and self.tells and self._driver.on_error is not None:
             self._driver.on_error(self._error)
         return self._error

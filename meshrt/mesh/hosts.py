@@ -11,7 +11,7 @@ from meshrt.selection import Shape, Slice
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
 
-__all__ = ["Hosts", "first_ranks", "grace_of"]
+__all__ = ["Hosts", "first_ranks"]
 
 
 class Hosts(NamedTuple):
@@ -55,8 +55,3 @@ def first_ranks(shape: Shape, host_of: Callable[[int], int]) -> Shape:
             f"{len(shape)} ranks on {len(firsts)} hosts: not as many on each; give the mesh a dimension hosts"
         )
     return Shape(("hosts",), Slice(offset=first, sizes=(len(firsts),), strides=(step,)))
-
-
-def grace_of(kind: type[BaseException] | None) -> float:
-    """Return the grace of a block: one that ends with an exception does not wait for what is still under way."""
-    return 5.0 if kind is None else 0.0

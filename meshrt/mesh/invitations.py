@@ -15,11 +15,12 @@ import os
 import queue
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from meshrt.errors import SpawnError
-from meshrt.mesh.engine import Arrival
+from meshrt.errors import SpawnError, UsageError
+from meshrt.mesh.engine import Arrival, Refusal
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
 from meshrt.mesh.run import Run
@@ -61,11 +62,7 @@ class Invitation:
 
     def text(self) -> bytes:
         """Return it for the agent to read. A secret."""
-        return control_frame(
-            Invited(
-                self.name, self._run.ports, self._run.secret, (self._certificate.certificate, self._certificate.key)
-            )
-        )
+        return control_frame(Invited(self.name, self._run.ports, self._run.secret, self._certificate))
 
     def accept(self, seconds: float) -> Link | None:
         """Wait for the agent; returns its link, None: it has not come.
@@ -114,16 +111,14 @@ class OpenInvitation:
         self.secret = Secret(secret)
         self.certificate = certificate
         self._run = run
-        self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+        self._arrivals: queue.SimpleQueue[Arrival | Refusal] = queue.SimpleQueue()
         self._links: list[Link] = []
 
     def text(self) -> bytes:
         """Return it for the agents to read. A secret."""
-        return control_frame(
-            Invited(_ALL, self._run.ports, self.secret, (self.certificate.certificate, self.certificate.key))
-        )
+        return control_frame(Invited(_ALL, self._run.ports, self.secret, self.certificate))
 
-    def accept(self, seconds: float) -> Arrival | None:
+    def accept(self, seconds: float) -> Arrival | Refusal | None:
         """Wait for the next agent; None: none has come."""
         try:
             return self._arrivals.get(seconds > 0, seconds)
@@ -134,6 +129,10 @@ class OpenInvitation:
         """An agent has proved the secret. On the loop."""
         self._links.append(link)
         self._arrivals.put(Arrival(who, secrets.randbits(62) | 1, link))
+
+    def refuse(self, who: str, why: str) -> None:
+        """An agent has proved the secret, and is not let in. On the loop."""
+        self._arrivals.put(Refusal(who, why))
 
     def end(self) -> None:
         """The program ends, also for agents that no mesh uses. On the loop."""
@@ -202,8 +201,9 @@ class Invitations:
     def _certificate(self, port: int) -> Certificate:
         """Return that of the program. The first time, it is made, and the port is opened."""
         if self._run.certificate is None:
+            certificate = make_certificate()
             listener, self._run.ports = listen(port)
-            self._run.certificate = make_certificate()
+            self._run.certificate = certificate
             self._loop.post(functools.partial(self._serve, listener))
             self._loop.begin()  # the first mesh waits for its agents before it begins the loop
         return self._run.certificate
@@ -270,8 +270,8 @@ class Invitations:
         invitation = self._invited.get(name)
         if why and invitation is not None:
             invitation.refuse(why)
-        elif why:
-            self.announce(f"a host is not taken: {why}")
+        elif why and self._open is not None:
+            self._open.refuse(name.partition("/")[2], why)
         elif agent.python != own.python and agent.host not in self._told:
             self._told.add(agent.host)
             self.announce(f"host {agent.host} runs Python {agent.python}, the script Python {own.python}")
@@ -289,8 +289,7 @@ def known_invitation(ports: Sequence[Port], secret: bytes) -> bytes:
         ports: Where the root may be reached.
         secret: As for `Invitations.invite_all`.
     """
-    proof, certificate = _derived(secret)
-    return control_frame(Invited(_ALL, ports, proof, (certificate.certificate, certificate.key)))
+    return control_frame(Invited(_ALL, ports, *_derived(secret)))
 
 
 def _derived(secret: bytes) -> tuple[bytes, Certificate]:
@@ -304,13 +303,22 @@ def make_certificate(seed: bytes = b"") -> Certificate:
 
     Args:
         seed: 32 bytes that the certificate is made of: all of it follows from them. b"": a new one.
+    Raises:
+        UsageError: What makes it is not installed.
     """
     import datetime  # start-up: as said
 
-    from cryptography import x509  # start-up: as said
-    from cryptography.hazmat.primitives import hashes, serialization  # start-up: as said
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # start-up: as said
-    from cryptography.x509.oid import NameOID  # start-up: as said
+    try:
+        from cryptography import x509  # start-up: as said
+        from cryptography.hazmat.primitives import hashes, serialization  # start-up: as said
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519  # start-up: as said
+        from cryptography.x509.oid import NameOID  # start-up: as said
+    except ImportError as error:
+        raise UsageError(
+            f"host {socket.gethostname()} cannot make the certificate of the program, which needs the package "
+            f"cryptography: {error}; install it for {sys.executable}"
+            + (". Each host needs it where a secret file is used" if seed else "")
+        ) from None
 
     key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
     if seed:

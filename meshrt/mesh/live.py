@@ -35,8 +35,8 @@ class LiveLogs:
 
     def __init__(self, shown: Shown) -> None:
         self._program = self._first = shown
-        #: What `of` has returned, with the settings and the shape that it was made of.
-        self._known: WeakKeyDictionary[MeshRecord, tuple[Shown | None, Shown, Shape, Live]] = WeakKeyDictionary()
+        #: What `of` has returned, with the shape that it was made of.
+        self._known: WeakKeyDictionary[MeshRecord, tuple[Live, Shape]] = WeakKeyDictionary()
 
     def set_program(self, shown: Shown | None) -> None:
         """Change it for all meshes that have no setting of their own; None: back to what the program began with."""
@@ -54,13 +54,9 @@ class LiveLogs:
 
     def of(self, record: MeshRecord) -> Live:
         """Return what holds for a mesh."""
-        own, program, shape = record.shown, self._program, record.shape
-        known = self._known.get(record)
-        if known is not None and known[0] is own and known[1] is program and known[2] is shape:
-            return known[3]
-        if own is None:
-            live = Live(program, "", program.members(shape))
-        else:  # its dimensions may have got other names since it was checked
-            live = Live(own, record.mesh_id, own.members(shape))
-        self._known[record] = own, program, shape, live
+        shown, scope = (self._program, "") if record.shown is None else (record.shown, record.mesh_id)
+        live, shape = self._known.get(record, (None, None))
+        if live is None or live.shown is not shown or live.scope != scope or shape is not record.shape:
+            live = Live(shown, scope, shown.members(record.shape))  # dimensions may have got other names meanwhile
+            self._known[record] = live, record.shape
         return live

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -82,6 +83,13 @@ class RootLoop:
                     function()
                 self._thread.start()
 
+    def begin_and_wait(self) -> None:
+        """Start it, and wait until it runs. Not on its thread."""
+        begun = threading.Event()
+        self.begin()
+        self.post(begun.set)
+        begun.wait(_END)
+
     def post(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop, in order."""
         with self._lock:
@@ -121,6 +129,7 @@ class RootLoop:
         except Exception as error:  # it takes some descriptors
             self._fail(error)
             return
+        loop.slow_callback_duration = math.inf  # with `-X dev` of the script it would be told of this loop
         try:
             loop.run_until_complete(self._serve(loop))
         except BaseException as error:

@@ -50,6 +50,7 @@ class Measures:
         references: str | None = None,
         *,
         work: bool = False,
+        children: bool = False,
     ) -> Measured:
         """See `meshrt.hooks.services.RootServices.measure`."""
         import asyncio  # start-up: the loop that runs has loaded it
@@ -69,7 +70,7 @@ class Measures:
         number = self._questions.add(question)
         try:
             for agent in asked:
-                agent.send(Measure(number, shares[agent], references, work))
+                agent.send(Measure(number, shares[agent], references, work, children))
             if question.waiting:
                 await asyncio.wait([question.done], timeout=seconds)
         finally:

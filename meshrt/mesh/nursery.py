@@ -67,7 +67,7 @@ class Nursery:
         """
         if not isinstance(call, StreamCall | Future):
             raise UsageError(
-                f"{type(call).__name__} is no call: expected what call(), call_one(), choose() or stream() returns"
+                f"{type(call).__name__} is not a call: expected what call(), call_one(), choose() or stream() returns"
             )
         if not self._begun:
             call.cancel()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
+from meshrt.actor.inboxes import close_inboxes
 from meshrt.actor.mailbox import Mailbox
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.proc_mesh import ProcMesh
@@ -207,6 +208,7 @@ def script_proc() -> ProcMesh:
     with _making:
         mesh: ProcMesh | None = root.runtime.own_mesh
         if mesh is None:
+            root.ending.at_end(functools.partial(close_inboxes, root.runtime))
             ranks = OwnRanks(root, 1)
             mesh = root.runtime.own_mesh = ProcMesh(ranks.mesh_id, "this_proc", Shape.unity(), ranks.address, None)
         return mesh

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 import time
 import weakref
@@ -14,7 +15,16 @@ import msgspec
 
 from meshrt.actor.context import current_call
 from meshrt.actor.inboxes import Arrived, Inbox
-from meshrt.errors import ArgumentNotSerializable, MeshBusy, MeshError, PortClosed, RankPlace, UsageError
+from meshrt.errors import (
+    ArgumentNotSerializable,
+    CallTimeout,
+    MeshBusy,
+    MeshError,
+    PortClosed,
+    RankPlace,
+    UsageError,
+    one_line,
+)
 from meshrt.hooks.facts import Wait
 from meshrt.hooks.fate import Fate
 from meshrt.mesh.future import Future, Settled
@@ -43,6 +53,10 @@ _STEP, _STEP_BYTES = 64, 64 << 10
 _STEPS = 4
 #: Seconds between two looks for what the receiver has answered, while nothing is waited for.
 _LOOK = 0.005
+#: Seconds after which a wait in `send` is said, once for each port and process.
+_SLOW = 10.0
+#: Most characters of an exception in a line.
+_HEADLINE = 300
 
 
 class Port(Generic[T]):
@@ -81,14 +95,15 @@ class Port(Generic[T]):
             MeshBusy: On an event loop, or in the process of the receiver itself, and too much has not been taken.
             UsageError: The port is of another program; it is a ranked one, and no call runs here.
         """
-        self._send(self._with_rank(value), is_error=False)
+        self._send(self._with_rank(value), error="")
 
     def exception(self, error: BaseException) -> None:
         """Send an exception, which the receiver's ``recv()`` raises. Else as `send`."""
+        text = f"{codec.describe(error).removeprefix('builtins.')}: {codec.text_of(error)}"
         try:
-            self._send(sendable(error), is_error=True)
+            self._send(sendable(error), error=one_line(text, _HEADLINE))
         except ArgumentNotSerializable:
-            self._send(MeshError(f"{codec.describe(error)}: {codec.text_of(error)}"), is_error=True)
+            self._send(MeshError(text), error=one_line(text, _HEADLINE))
 
     async def wait_ready(self) -> None:
         """Wait until a thread would not wait in `send`: the receiver takes its messages, or its end is known.
@@ -107,15 +122,15 @@ class Port(Generic[T]):
             raise UsageError("a ranked port sends the rank of the call that runs: expected to be used in an endpoint")
         return call.point.rank, value
 
-    def _send(self, value: object, *, is_error: bool) -> None:
+    def _send(self, value: object, *, error: str) -> None:
         runtime = self._runtime()
         inbox = runtime.inboxes.get(self._number)
         if inbox is None and self._is_of(runtime):
             raise PortClosed("port.send(): the receiver is closed")
         if inbox is not None:
-            _put_here(inbox, self._number, value, is_error=is_error)
+            _put_here(inbox, self._number, value, error=error)
         else:
-            self._sender_in(runtime).send(value, is_error=is_error)
+            self._sender_in(runtime).send(value, error=error)
 
     def _runtime(self) -> ProcessRuntime:
         runtime = current_runtime()
@@ -151,17 +166,17 @@ class Port(Generic[T]):
         return f"<Port {self._number}>"
 
 
-def _put_here(inbox: Inbox, number: str, value: object, *, is_error: bool) -> None:
+def _put_here(inbox: Inbox, number: str, value: object, *, error: str) -> None:
     """Send within one process: as a copy, too. The thread that takes may be the one that sends, so it never waits."""
     try:
         parts, lengths = codec.encode(value)
-    except codec.EncodeError as error:
-        raise argument_refused(f"port.send(): {error}", error.__cause__) from error.__cause__
+    except codec.EncodeError as refused:
+        raise argument_refused(f"port.send(): {refused}", refused.__cause__) from refused.__cause__
     payload = b"".join(parts)
     if not inbox.count_own(len(payload), LOOP_LIMIT):
         raise UsageError("port.send(): 64 MiB were sent to this port by its own process, and nothing takes them")
     taken = functools.partial(inbox.count_own, -len(payload), LOOP_LIMIT)
-    if not inbox.put(Arrived(Frame(PORT, [0, number, lengths, is_error, 0, 0], payload), taken)):
+    if not inbox.put(Arrived(Frame(PORT, [0, number, lengths, error, 0, 0], payload), taken)):
         raise PortClosed("port.send(): the receiver is closed")
 
 
@@ -181,6 +196,9 @@ class _Sender:
         self._port: bytes = msgpack.packb(port._number)
         mesh_id, number, actor = port._opener
         self._waits = Wait(mesh_id, actor, "send", (number,), 1, port=True)
+        self._receiver = f"{actor} rank {number}".strip() if mesh_id else "the script"
+        #: A wait in `send` was long, which was said.
+        self._said = False
         self.driver = driver
         self._lock = threading.RLock()  # what is sent may send, too, while it is pickled
         self._error: MeshError | None = None
@@ -191,7 +209,7 @@ class _Sender:
         self._count = self._bytes = 0
         self._looked = 0.0
 
-    def send(self, value: object, *, is_error: bool) -> None:
+    def send(self, value: object, *, error: str) -> None:
         """See `Port.send`."""
         if not self.finished and not may_wait():
             self.driver.poll_nowait()
@@ -199,16 +217,22 @@ class _Sender:
             if unread >= LOOP_LIMIT:
                 raise MeshBusy(self._place(), "send", unread, LOOP_LIMIT, wait="port.wait_ready()")
         elif not self.finished:
-            self.room().get()
+            room = self.room()
+            if not self._said and isinstance(room.exception(_SLOW), CallTimeout):
+                self._said = True
+                logging.getLogger("meshrt").warning(
+                    "port.send() has waited for %g s: %s has not taken what was sent before", _SLOW, self._receiver
+                )
+            room.get()
         elif time.monotonic() - self._looked > _LOOK:
             self.driver.poll_nowait()
             self._looked = time.monotonic()
         with self._lock:
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            self._send(value, is_error=is_error)
+            self._send(value, error=error)
 
-    def _send(self, value: object, *, is_error: bool) -> None:
+    def _send(self, value: object, *, error: str) -> None:
         runtime = current_runtime()
         number, watch = next(runtime.call_ids), 0
         out = self._target.links(self.driver)[0]
@@ -222,7 +246,7 @@ class _Sender:
         try:
             answer = _Answer(self, number) if asks else None
             sent = send_to_port(
-                self._target, self._port, value, number, is_error=is_error, asks=asks, watch=watch, receiver=answer
+                self._target, self._port, value, number, error=error, asks=asks, watch=watch, receiver=answer
             )
         except BaseException:
             self._asked.pop(number, None)

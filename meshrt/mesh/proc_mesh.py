@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.context import current_call
-from meshrt.actor.errors import why_ended
 from meshrt.actor.replacing import replacement_of
 from meshrt.errors import UsageError
 from meshrt.mesh.actor_mesh import ActorMesh
+from meshrt.mesh.block import Block
 from meshrt.mesh.default_engine import default_engine
 from meshrt.mesh.engine import engine_of
 from meshrt.mesh.environment import EnvOption
 from meshrt.mesh.future import Future, done
-from meshrt.mesh.hosts import Hosts, first_ranks, grace_of
+from meshrt.mesh.hosts import Hosts, first_ranks
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.sending import pack_init, send_init
@@ -80,7 +81,8 @@ def logs(shown: str | None, mesh: ProcMesh | ActorMesh[Actor] | None = None) -> 
 
     ``"on"``: all, equal lines of ranks once; ``"off"``: nothing. Or options: ``"ranks(0)"``, a selection;
     ``"fold=0.5"``, the seconds that a line waits for equal ones of other ranks (``fold=off``: none); ``"limit=100"``,
-    lines a second. An option that is left out is as in ``"on"``.
+    lines a second; ``"level=info"``, the least level of log records, instead of that of the script's root logger. An
+    option that is left out is as in ``"on"``.
 
     Args:
         shown: The setting. None: what holds otherwise: for a mesh the setting of the program, for the program
@@ -115,7 +117,14 @@ def start_mesh(spec: MeshSpec, hosts: Hosts) -> ProcMesh:
     return ProcMesh(mesh_id, name, shape, owner.address_of(mesh_id), spec.setup, driver=owner.driver)
 
 
-class HostMesh(MeshTrait):
+def _dimensions_table(mesh: MeshTrait) -> str:
+    """Return the dimensions of a mesh, for notebooks."""
+    from meshrt.show.table import html_table  # start-up: for notebooks only
+
+    return html_table(repr(mesh), ("dimension", "size"), mesh.sizes.items())
+
+
+class HostMesh(Block, MeshTrait):
     """Hosts that processes can be started on. A context manager: its end stops what was started through it."""
 
     def __init__(
@@ -183,10 +192,10 @@ class HostMesh(MeshTrait):
         try:
             self._tell_failed(sys.exc_info()[1])
         finally:
-            futures = self._stop_all(grace, "")
+            futures = self._begin_end(grace, "")
         return all_done(futures) if futures else done(owner_for_new().driver)
 
-    def _stop_all(self, grace: float, why: str) -> list[Future[None]]:
+    def _begin_end(self, grace: float, why: str) -> list[Future[None]]:
         started, self._started = self._started, []
         futures, problems = [], []
         for mesh in started:
@@ -201,15 +210,6 @@ class HostMesh(MeshTrait):
             raise problems[0]
         return futures
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        try:
-            self._leave(error)
-        finally:
-            self._stop_all(grace_of(kind), why_ended(error))
-
     def _tell_failed(self, error: BaseException | None) -> None:
         for mesh in self._started:
             mesh._tell_failed(error)
@@ -217,16 +217,6 @@ class HostMesh(MeshTrait):
     def _leave(self, error: BaseException | None) -> None:
         for mesh in self._started:
             mesh._leave(error)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        try:
-            self._leave(error)
-        finally:
-            for future in self._stop_all(grace_of(kind), why_ended(error)):
-                await future
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HostMesh):
@@ -242,6 +232,8 @@ class HostMesh(MeshTrait):
         sizes = ", ".join(f"{label}={size}" for label, size in self.sizes.items())
         return f"<HostMesh {', '.join(self._names) or 'not placed yet'} ({sizes or 'one host'})>"
 
+    _repr_html_ = _dimensions_table
+
     def __reduce__(self) -> tuple[object, ...]:
         if not self._hosts.mesh_id:
             raise TypeError("hosts of an engine belong to the script; send those of a mesh: mesh.hosts")
@@ -249,7 +241,7 @@ class HostMesh(MeshTrait):
         return HostMesh, (self._spawn, self._own_shape, hosts, self._names)
 
 
-class ProcMesh(MeshTrait):
+class ProcMesh(Block, MeshTrait):
     """A handle on processes. Slices are handles on some of them; the process that made the mesh owns it."""
 
     def __init__(
@@ -340,7 +332,8 @@ class ProcMesh(MeshTrait):
         Calls made before ``__init__`` has run wait for it. ``.get()``, ``await`` or ``.initialized`` say when it has.
 
         Args:
-            name: Letters, digits, ``_`` and ``-``; one actor of a name at a time.
+            name: Letters, digits, ``_`` and ``-``; one actor of a name at a time: the calls of a second one are refused
+                with UsageError, as is its ``initialized``.
             cls: A subclass of `Actor`.
             max_restarts: How often each rank whose process has ended is started again, with its actors; not within 5 s
                 of its last restart, and only if all its actors are to be. Calls that were on their way fail.
@@ -352,20 +345,23 @@ class ProcMesh(MeshTrait):
         """
         cls = replacement_of(cls)
         check_spawned(name, cls, args, kwargs)
-        target = Target(self._mesh_id, name, self._address, self._own_shape, self._whole, about)
+        address, shape = self._address, self._own_shape
+        target = Target(self._mesh_id, name, address, shape, self._whole, about, spawn_id=os.urandom(8))
         packed = pack_init(target, cls, args, kwargs, self._setup)
         if check_max_restarts(max_restarts):
             check_restartable(target)
             Rebuilding(target, cls.__qualname__, packed, on_restart).begin(max_restarts)
         elif on_restart is not None:
-            raise UsageError("on_restart= is told of restarts: give max_restarts= too")
+            raise UsageError("on_restart= is called after restarts; expected max_restarts= beside it")
         else:
             end_rebuilding(target)
         call = current_call()
         if call is not None:
             call.instance.has_made = True
         current_runtime().tree.actor_spawned(self._mesh_id, name, self._own_shape)
-        return ActorMesh(cls, target, send_init(target, cls.__qualname__, packed))
+        init = send_init(target, cls.__qualname__, packed)
+        init.setup = self._setup
+        return ActorMesh(cls, target, init)
 
     def stop(self, grace: float = 5.0) -> Future[None]:
         """End the processes: what was sent before is served for up to ``grace`` seconds, then they are killed.
@@ -402,14 +398,8 @@ class ProcMesh(MeshTrait):
     def _owner(self) -> MeshOwner:
         return owner_for_old(self._mesh_id, self._name)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        try:
-            self._leave(error)
-        finally:
-            self._begin_stop(grace_of(kind), why_ended(error)).get()
+    def _begin_end(self, grace: float, why: str) -> list[Future[None]]:
+        return [self._begin_stop(grace, why)]
 
     def _tell_failed(self, error: BaseException | None) -> None:
         """The block ends: the failure behind its error is collected while the ranks still exist."""
@@ -417,20 +407,10 @@ class ProcMesh(MeshTrait):
             self._owner().failed(self._mesh_id, error)
 
     def _leave(self, error: BaseException | None) -> None:
-        """The block ends."""
         if error is not None:
             self._tell_failed(error)
         elif not self._has_stopped():
             self._owner().left(self._mesh_id)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        try:
-            self._leave(error)
-        finally:
-            await self._begin_stop(grace_of(kind), why_ended(error))
 
     def get(self, timeout: float | None = None) -> Self:
         """Wait until every process has been started and return this mesh."""
@@ -455,11 +435,7 @@ class ProcMesh(MeshTrait):
     def __repr__(self) -> str:
         return f"<ProcMesh {self._name} on {self._own_shape}>"
 
-    def _repr_html_(self) -> str:
-        """Its dimensions, for notebooks."""
-        from meshrt.show.table import html_table  # start-up: for notebooks only
-
-        return html_table(repr(self), ("dimension", "size"), self.sizes.items())
+    _repr_html_ = _dimensions_table
 
 
 def check_spawned(name: str, cls: type[Actor], args: tuple[object, ...], kwargs: dict[str, object]) -> None:

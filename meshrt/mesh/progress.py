@@ -56,14 +56,15 @@ class JoiningHosts:
 
 
 class Progress:
-    """A bar on standard error while many ranks start and take long; on a terminal only."""
+    """A bar on standard error while many ranks start and take long; only on a terminal that can erase it."""
 
     def __init__(self, total: int, terminal: Terminal) -> None:
         self._total = total
         self._terminal = terminal
         self._begin = time.monotonic()
         self._shown = False
-        self._wanted = total >= 8 and is_terminal(sys.stderr) and not os.environ.get("CI")
+        erasable = is_terminal(sys.stderr) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self._wanted = total >= 8 and erasable and not os.environ.get("CI")
 
     def update(self, done: int) -> None:
         """``done`` ranks run."""

@@ -5,7 +5,8 @@ What it does not take in time waits in memory up to a limit; beyond that, record
 of the ranks have them.
 
 Where the script has no handler for a record, it is shown as what the rank prints, from the level WARNING on: that is
-what Python does with it.
+what Python does with it. A level in the setting of what is shown (`meshrt.mesh.shown`) takes the place of that one, and
+of the level of the script's root logger.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from meshrt.escapes import coloured, escaped_line
 from meshrt.mesh.agent_reports import AgentReports
+from meshrt.mesh.live import LiveLogs
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
@@ -69,14 +71,20 @@ class RecordsOfRanks:
     """Takes them on the root's loop.
 
     Args:
-        registry, services, reports: Those of the root.
+        registry, services, reports, live: Those of the root.
         announce: Prints a line. Any thread.
     """
 
     def __init__(
-        self, registry: Registry, services: Services, reports: AgentReports, announce: Callable[[str], None]
+        self,
+        registry: Registry,
+        services: Services,
+        reports: AgentReports,
+        live: LiveLogs,
+        announce: Callable[[str], None],
     ) -> None:
         self._registry = registry
+        self._live = live
         self._reports = reports
         self._announce = announce
         self._condition = threading.Condition()
@@ -165,9 +173,9 @@ class RecordsOfRanks:
             self._reports.dropped([(*address, counts.take()) for address, counts in dropped.items()])
 
     def _handle(self, waiting: _Waiting) -> None:
-        level = waiting.logged.level
+        level, wanted = waiting.logged.level, self._live.of(waiting.mesh).shown.level
         logger, exact = _logger(waiting.logged.logger)
-        if level < logger.getEffectiveLevel() or level <= logger.manager.disable or (exact and logger.disabled):
+        if level < _effective(logger, wanted) or level <= logger.manager.disable or (exact and logger.disabled):
             return
         record = _record(waiting)
         if _has_handlers(logger):
@@ -177,7 +185,9 @@ class RecordsOfRanks:
                 logger.callHandlers(record)
             return
         last = logging.lastResort
-        if last is not None and level >= last.level and (not exact or logger.filter(record)):
+        if last is None or level < (last.level if wanted is None else wanted):
+            return
+        if not exact or logger.filter(record):
             text = logging.Formatter().format(record)
             self._reports.show(waiting.mesh, waiting.rank, True, [(waiting.label, line) for line in text.split("\n")])
 
@@ -195,6 +205,13 @@ def _logger(name: str) -> tuple[logging.Logger, bool]:
             return logger, above == name
         above = above.rpartition(".")[0]
     return logging.root, name == logging.root.name
+
+
+def _effective(logger: logging.Logger, wanted: int | None) -> int:
+    """Return the level from which on a logger takes records, if that of the root logger were the wanted one."""
+    while not logger.level and logger.parent is not None:
+        logger = logger.parent
+    return logger.level if wanted is None or logger.parent is not None else wanted
 
 
 def _has_handlers(logger: logging.Logger) -> bool:
@@ -247,27 +264,33 @@ class ScriptLevels:
     """Compares the levels with those that the ranks of each mesh were told. Python tells nobody of a change.
 
     Args:
-        registry, services: Those of the root.
+        registry, services, live: Those of the root.
     """
 
-    def __init__(self, registry: Registry, services: Services) -> None:
+    def __init__(self, registry: Registry, services: Services, live: LiveLogs) -> None:
         self._registry = registry
         self._services = services
+        self._live = live
 
     def of(self, record: MeshRecord) -> LogLevels:
         """Return the levels for ranks of a mesh that are born: those that its other ranks have. Any thread."""
         if record.levels is None:
-            record.levels = _levels()
+            record.levels = self._wanted(record, _levels())
         return record.levels
 
     def look(self) -> None:
         """Tell ranks if something has changed. On the loop, once a second."""
-        levels = _levels()
+        script = _levels()
         for record in self._registry.running():
-            if record.levels not in (None, levels):
+            levels, alive = self._wanted(record, script), record.alive()
+            if record.levels not in (None, levels) and not any(record.agent_of[rank].full for rank in alive):
                 record.levels = levels
-                for rank in record.alive():
+                for rank in alive:
                     self._services.tell_rank(record.mesh_id, rank, levels)
+
+    def _wanted(self, record: MeshRecord, script: LogLevels) -> LogLevels:
+        level = self._live.of(record).shown.level
+        return script if level is None else LogLevels({**script.levels, "": level}, script.disabled)
 
 
 def _levels() -> LogLevels:

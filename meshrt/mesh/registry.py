@@ -172,7 +172,7 @@ class Registry:
                 if view == record.unnamed:
                     view = record.shape  # a rank that tells this late
                 if not set(view.ndslice) <= set(record.shape.ndslice):
-                    raise ProtocolError(f"{view} is no part of mesh {record.name} with {record.shape}")
+                    raise ProtocolError(f"{view} is not a part of mesh {record.name} with {record.shape}")
                 record.actors.setdefault(name, ActorRecord()).spawned(view, spawner)
                 if spawner is not None:
                     by_actor = self._spawned_by.setdefault((spawner.mesh_id, spawner.rank), {})

@@ -166,13 +166,15 @@ class Relays:
 
     def _tell(self, asking: AgentLink | None, agent: AgentLink, why: str) -> None:
         """``asking``: None: the script, as are all of its machine."""
-        asker = asking.host if asking is not None and asking.machine else ""
+        elsewhere = asking if asking is not None and asking.machine else None
+        asker = "" if elsewhere is None else elsewhere.host
         pair = (asker, agent.host)
         if pair in self._told:
             return
         self._told.add(pair)
         if len(self._told) <= _NAMED:
-            who = f"host {asker}" if asker else "the script"
+            address = self._port_for(agent) if elsewhere is None else elsewhere.peer
+            who = (f"host {asker}" if asker else "the script") + (f" ({address[0]})" if address else "")
             self._announce(
                 f"{who} does not reach host {agent.host} ({why}): what it sends there goes "
                 + ("through the script, which is slower" if asker else "by connections that the host makes")

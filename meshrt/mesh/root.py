@@ -29,8 +29,9 @@ Stopping        the end of a mesh                                    registry, d
 Lifecycle       births and ends of ranks                             registry, driver, services, supervision, restarts,
                                                                      stopping, loop
 AgentReports    silence and output of ranks                          registry, services, terminal, live logs
-RecordsOfRanks  log records of ranks, for the script's handlers      registry, services, agent reports, terminal
-ScriptLevels    which of them the script wants                       registry, services
+RecordsOfRanks  log records of ranks, for the script's handlers      registry, services, agent reports, live logs,
+                                                                     terminal
+ScriptLevels    which of them the script wants                       registry, services, live logs
 TerminalAccess  the socket and the files that terminals look for     run, loop, services, upkeep
 Relays          ways between machines that do not reach each other   registry, services, run, loop, tree
 HostAgents      the agents: greeted, heard, lost                     run, loop, lifecycle, reports, services, home, ...
@@ -150,8 +151,8 @@ class Root:
         lifecycle = Lifecycle(registry, driver, services, supervision, restarts, stopping, loop)
         lifecycle.on_rank_gone.append(Ownership(registry, services, stopping).rank_gone)
         reports = AgentReports(registry, services, terminal, live)
-        records = RecordsOfRanks(registry, services, reports, terminal.announce)
-        levels = ScriptLevels(registry, services)
+        records = RecordsOfRanks(registry, services, reports, live, terminal.announce)
+        levels = ScriptLevels(registry, services, live)
         upkeep.at_look(levels.look)
         access = TerminalAccess(run, loop, services, upkeep)
         relays = Relays(registry, services, run, loop)

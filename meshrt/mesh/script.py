@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from meshrt import errors
 from meshrt.errors import CallTimeout, one_line
 from meshrt.escapes import coloured
+from meshrt.hooks.facts import UnreadError
 from meshrt.hooks.plugins import plugins
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.interrupted import waited_for
@@ -31,6 +32,7 @@ from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.tracebacks import (
     HEADLINE,
     awaiting,
+    fold_in_ipython,
     folded,
     has_come_through,
     interrupted_at,
@@ -117,6 +119,7 @@ class Script:
         """Handle exceptions that end the script, in place of Python."""
         self._before = sys.excepthook
         sys.excepthook = self._hook
+        fold_in_ipython()
         launcher.take()
         errors.find_record = self._find
         watch_threads(self._thread_raised)
@@ -172,10 +175,7 @@ class Script:
 
         They count as read from then on, and what fails later has nothing to do with them.
         """
-        unread = [
-            f"{each.actor}.{each.endpoint}() raised on rank {each.rank}: {each.error}"
-            for each in self._alarm.take_unread()
-        ]
+        unread = [_line_of(each) for each in self._alarm.take_unread()]
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
         self.load_failures()
         report = self._reporter.report(None) if unseen else ""
@@ -256,11 +256,12 @@ class Script:
                 report = self._reporter.report(untold[0])
         except Exception as error:  # no descriptor, no memory: it counts as failed all the same
             why = f"there is no report: {type(error).__name__}: {text_of(error)}"
-            self._print(f"meshrt: no caller was told of {what}, and {why}\n")
+            self._print(f"meshrt: no caller has received {what}, and {why}\n")
         else:
-            # A rank that fails all the time does not record each time.
-            untold_of = f"meshrt: no caller was told of {what}, of which no record is kept\n"
-            self._print(f"\n{report}" if report else untold_of)
+            # A rank that fails all the time does not record each time; nor is what fails behind the grace recorded.
+            answers = [f"  {_line_of(unread)}\n" for number in unseen if (unread := self._alarm.unread.get(number))]
+            untold_of = f"meshrt: no caller has received {what}, of which no record is kept{':' * bool(answers)}\n"
+            self._print(f"\n{report}" if report else untold_of + "".join(answers))
 
     def _has_failed(self, error: BaseException) -> bool:
         """Whether an error is about more than what the script itself has stopped."""
@@ -379,3 +380,7 @@ class Script:
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
             pass  # the reader has closed it; the file has it
+
+
+def _line_of(unread: UnreadError) -> str:
+    return f"{unread.actor}.{unread.endpoint}() raised on rank {unread.rank}: {unread.error}"

@@ -195,7 +195,7 @@ def send_to_port(
     value: object,
     call_id: int,
     *,
-    is_error: bool,
+    error: str,
     asks: bool,
     watch: int,
     receiver: Receiver | None,
@@ -204,6 +204,7 @@ def send_to_port(
 
     Args:
         port: The number of the port, packed.
+        error: The exception that ``value`` is, in a line; "": it is a value.
         call_id, receiver: Who wants its answer, if it ``asks`` for one.
         watch: The number of the call that the end of the receiver answers; 0: that is known.
     Returns:
@@ -217,11 +218,11 @@ def send_to_port(
     with Unsent() as unsent:
         try:
             parcel: Parcel = runtime.store.encode(value, "argument", known, unsent=unsent, answered=False)
-        except codec.EncodeError as error:
-            raise argument_refused(f"port.send(): {error}", error.__cause__) from error.__cause__
+        except codec.EncodeError as refused:
+            raise argument_refused(f"port.send(): {refused}", refused.__cause__) from refused.__cause__
         parts, lengths, loans, _ = parcel
-        # The header as msgpack.packb([call_id, port, lengths, is_error, asks, watch]), and the loans.
-        last = _pack((is_error, asks, watch))[1:]
+        # The header as msgpack.packb([call_id, port, lengths, error, asks, watch]), and the loans.
+        last = _pack((error, asks, watch))[1:]
         if loans is None:
             frame = split_packed(PORT, b"".join((b"\x96", _pack(call_id), port, _pack(lengths), last)), parts)
         else:
@@ -286,9 +287,15 @@ def _name_culprit(
 
 
 def pack_init(
-    target: Target, cls: type, args: tuple[object, ...], kwargs: dict[str, object], setup: Callable[[], object] | None
+    target: Target,
+    cls: type,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    setup: Callable[[], object] | None,
+    *,
+    owned: bool = True,
 ) -> Parcel:
-    """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
+    """Pickle what an actor is built from. Raises ArgumentNotSerializable. ``owned``: its creator is who calls."""
     store = current_runtime().store
 
     def unknown() -> None:
@@ -297,7 +304,7 @@ def pack_init(
 
     try:
         call = current_call()
-        creator = None if call is None else call.instance
+        creator = call.instance if owned and call is not None else None
         parcel: Parcel = store.encode(
             (setup, Shipped.of(cls), args, kwargs, creator), "argument", unknown, unsent=Unsent()
         )
@@ -341,7 +348,7 @@ def send_stop(target: Target, why: str = "", grace: float | None = None) -> Stop
     call_id = next(runtime.call_ids)
     receiver = StopCall(runtime.driver, target, "stop")
     receiver.call_id = call_id
-    _send(target, runtime, split_frames(STOP, [call_id, why, grace], []), call_id, receiver)
+    _send(target, runtime, split_frames(STOP, [call_id, why, grace, target.spawn_id], []), call_id, receiver)
     if grace is not None:
         runtime.driver.expiry.add(receiver, grace)
     return receiver

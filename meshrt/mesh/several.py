@@ -173,7 +173,7 @@ def _checked(futures: Iterable[Future[T]]) -> list[Future[T]]:
     for part in cast("list[object]", parts):
         if not isinstance(part, Future):
             raise UsageError(
-                f"{type(part).__name__} is no future: expected what call(), call_one() or choose() returns"
+                f"{type(part).__name__} is not a future: expected what call(), call_one() or choose() returns"
             )
     if not parts:
         raise UsageError("there is no future to wait for: expected one or more")
@@ -188,7 +188,7 @@ def _first_of(pending: Sequence[AnyFuture | AnyCall], seconds: float) -> CallTim
     if more := len(pending) - 1 - sum(count for _, count in named):
         texts.append(f"{more} more")
     if texts:
-        error.add_note(f"this wait was also for what was not done either: {', '.join(texts)}")
+        error.add_note(f"also not done yet: {', '.join(texts)}")
     return error
 
 
@@ -284,7 +284,35 @@ class _Gathered(_Counted[tuple[Any, ...]]):
     def cancel(self, *, interrupt: bool = False) -> bool:
         """Cancel its parts."""
         cancelled = [part.cancel(interrupt=interrupt) for part in self._parts]
+        if self.failing or all(part.finished for part in self._parts):
+            self._enough()  # at once: the parts call back later
         return any(cancelled)
+
+    @property
+    def withdrawn(self) -> BaseException | None:
+        """See `Future.withdrawn`: that of the part with which it fails."""
+        failed = (part.withdrawn for part in self._parts if part.finished and part.failing)
+        return self._error or next(failed, None)
+
+    @property
+    def ended(self) -> bool:
+        """See `Future.ended`."""
+        return all(part.ended for part in self._parts)
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """See `Future.when_ended`."""
+        for part in self._parts:
+            part.when_ended(callback)
+
+    def running(self) -> Wait | None:
+        """See `Future.running`: of the first part that a rank runs still."""
+        return next((wait for part in self._parts if (wait := part.running()) is not None), None)
+
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """As of each wait for parts; when it is done, whether the rank runs one still."""
+        if not self.finished:
+            return super().owed_by(mesh_id, rank)
+        return any(part.owed_by(mesh_id, rank) for part in self._parts if not part.ended)
 
     def _produce(self) -> tuple[Any, ...]:
         for part in self._parts:
@@ -470,7 +498,10 @@ class Accumulator(Generic[P, R_co, A]):
         self._combine = combine
 
     def accumulate(self, *args: P.args, **kwargs: P.kwargs) -> Future[A]:
-        """Call the endpoint; returns a future of the folded values. It fails with the first rank that fails."""
+        """Call the endpoint; returns a future of the folded values. It fails with the first rank that fails.
+
+        `Future.cancel` cancels the call on the ranks that have not answered.
+        """
         parts = list(self._endpoint.stream(*args, **kwargs))  # they are done in order of arrival
         folded: AnyFuture = _Folded(parts, self._identity, self._combine)
         return folded

@@ -6,6 +6,7 @@
     option  = "ranks(" selection ")"                       only the output of these ranks (docs/grammar.md)
             | "fold=" ( seconds | "off" )                  wait so long for equal lines of other ranks, show them once
             | "limit=" ( lines | "off" )                   at most so many lines a second
+            | "level=" ( name | number | "off" )           log records from this level on
 
 An option that is left out is as in "on". Nothing of it is about the log files: they have everything.
 """
@@ -33,9 +34,15 @@ _FOLD = 0.1
 _FOLD_MAX = 60.0
 _LIMIT_MAX = 1_000_000
 _EXPECTED = (
-    "expected 'on', 'off', or options such as 'ranks(0) fold=0.5 limit=100': ranks(...) is a selection, "
-    "fold= is seconds or off, limit= is lines a second or off"
+    "expected 'on', 'off', or options such as 'ranks(0) fold=0.5 limit=100 level=info': ranks(...) is a selection, "
+    "fold= is seconds or off, limit= is lines a second or off, level= is a level of logging or off"
 )
+#: By option: what its value is.
+_VALUES = {
+    "fold": f"a time to wait is a number of seconds up to {_FOLD_MAX:g}, or off",
+    "limit": f"a limit is a number of lines from 1 to {_LIMIT_MAX}, or off",
+    "level": "a level is a name such as info, a number, or off",
+}
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _COUNT = re.compile(r"[0-9]{1,9}")
 _WORD = re.compile(r"[^\s,]+")
@@ -51,6 +58,7 @@ class Shown(msgspec.Struct, frozen=True):
         ranks: Which ones; None: all.
         fold: Seconds that a line waits for equal lines of other ranks; 0: equal lines are not shown as one.
         limit: Lines a second; 0: any number.
+        level: For log records of the ranks, instead of the level of the script's root logger; None: that one.
     """
 
     text: str = "on"
@@ -58,6 +66,7 @@ class Shown(msgspec.Struct, frozen=True):
     ranks: Selection | None = None
     fold: float = _FOLD
     limit: int = 0
+    level: int | None = None
 
     def members(self, shape: Shape, *, strict: bool = False) -> frozenset[int]:
         """Return the base ranks of a mesh that are shown.
@@ -147,21 +156,24 @@ def _selection(text: str, position: int, whose: str) -> tuple[Selection, int]:
 
 
 def _with_option(shown: Shown, name: str, value: str, word: str, whose: str, text: str) -> Shown:
-    if name == "fold" and value == "off":
-        return replace(shown, fold=0.0)
-    if name == "fold" and _NUMBER.fullmatch(value) and float(value) <= _FOLD_MAX:
-        return replace(shown, fold=float(value))
-    if name == "fold":
-        raise _refused(whose, text, f"{word!r}: a time to wait is a number of seconds up to {_FOLD_MAX:g}, or off")
-    if name == "limit" and value == "off":
-        return replace(shown, limit=0)
-    if name == "limit" and _COUNT.fullmatch(value) and 0 < int(value) <= _LIMIT_MAX:
-        return replace(shown, limit=int(value))
-    if name == "limit":
-        raise _refused(whose, text, f"{word!r}: a limit is a number of lines from 1 to {_LIMIT_MAX}, or off")
+    off = value == "off"
+    if name == "fold" and (off or (_NUMBER.fullmatch(value) and float(value) <= _FOLD_MAX)):
+        return replace(shown, fold=0.0 if off else float(value))
+    if name == "limit" and (off or (_COUNT.fullmatch(value) and 0 < int(value) <= _LIMIT_MAX)):
+        return replace(shown, limit=0 if off else int(value))
+    if name == "level" and (off or (level := _level(value)) is not None):
+        return replace(shown, level=None if off else level)
+    if name in _VALUES:
+        raise _refused(whose, text, f"{word!r}: {_VALUES[name]}")
     if word in ("on", "off"):
         raise _refused(whose, text, f"{word!r} cannot be combined with options")
-    raise _refused(whose, text, f"{word!r} is no option")
+    raise _refused(whose, text, f"{word!r} is not an option")
+
+
+def _level(value: str) -> int | None:
+    import logging  # start-up: only where a level is given
+
+    return int(value) if _COUNT.fullmatch(value) else logging.getLevelNamesMapping().get(value.upper())
 
 
 def _refused(whose: str, text: object, why: str) -> UsageError:

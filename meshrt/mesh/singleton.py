@@ -54,7 +54,7 @@ def get_or_spawn(name: str, cls: Callable[P, A], /, *args: P.args, **kwargs: P.k
     mesh_id, address = owner.singleton(name, create=True)
     shape = Shape.unity()
     target = Target(mesh_id, name, address, shape, shape, about)
-    packed = pack_init(target, given, args, kwargs, None)
+    packed = pack_init(target, given, args, kwargs, None, owned=False)
     built_from = (codec.digest((given, args, sorted(kwargs.items()))), _label(given, args, kwargs))
     runtime = current_runtime()
     runtime.tree.actor_spawned(mesh_id, name, shape, owned=False)

@@ -34,6 +34,8 @@ __all__ = ["Spawning"]
 
 #: So many hosts are named in an error.
 _NAMED = 8
+#: Seconds that an agent, for which much waits, has to answer before nothing more is sent to it.
+_PATIENCE = 5.0
 
 
 class Spawning:
@@ -85,6 +87,9 @@ class Spawning:
         count = spec.extent.nelements
         self._services.load_asked_for()
         agents = self._place(spec, hosts, owner)
+        for agent in agents:
+            if agent.full and not agent.hear(_PATIENCE):
+                raise SpawnError(f"host {agent.host} takes no more ranks: its agent does not answer")
         # Agents on other machines look at theirs, when they are asked for ranks.
         here = count * sum(not agent.machine for agent in agents) // len(agents)
         check_limits(here, self._running_here())

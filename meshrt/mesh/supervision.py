@@ -256,7 +256,7 @@ class Supervision:
 
     def _answer(self, decide: Callable[..., None], who: str, owner: Owner, failure: _Failure, answer: Decided) -> None:
         if answer.traceback:  # although an owner above may handle the failure
-            about = f"{who} raised in __supervise__(), asked about a failure of {failure.record.name}"
+            about = f"{who} raised in __supervise__(), which was called for a failure of {failure.record.name}"
             self._services.announce(f"{about}\n{answer.traceback.rstrip()}")
         if not answer.asked and self._knows(owner, failure):
             self._over(failure)  # by an error of a call, which is its to handle

@@ -37,6 +37,8 @@ class Target:
         about: ``about(rank) -> (host, pid)`` where this process knows it.
         program: The program of the actor; None: that of this process.
         suffix: `URGENT`: its links are those of urgent calls.
+        spawn_id: Of the `spawn` that this is the handle of: if it is refused, as another actor has the name, so are the
+            calls. b"": of none.
 
     Attributes:
         runtime: Returns the program as this process sees it. Raises MeshError.
@@ -54,6 +56,7 @@ class Target:
         "program",
         "runtime",
         "shape",
+        "spawn_id",
         "suffix",
         "view",
         "whole",
@@ -69,13 +72,15 @@ class Target:
         about: Callable[[str, int], tuple[str, int]],
         program: ForeignProgram | None = None,
         suffix: str = "",
+        spawn_id: bytes = b"",
     ) -> None:
         self.mesh_id: str = mesh_id
         self.name: str = name
         self.address: MeshAddress = address
         self.shape: Shape = shape
         self.whole: Shape = whole
-        self.view: bytes = msgpack.packb(shape.to_wire())
+        self.spawn_id: bytes = spawn_id
+        self.view: bytes = msgpack.packb([*shape.to_wire(), spawn_id])
         self._about = about
         self.suffix: str = suffix
         self.program: ForeignProgram | None = program
@@ -141,12 +146,15 @@ class Target:
 
     def view_of(self, shape: Shape) -> Target:
         """Return the target that is a part of this one."""
-        return Target(self.mesh_id, self.name, self.address, shape, self.whole, self._about, self.program, self.suffix)
+        return self._like(shape, self.program, self.suffix)
 
     def urgent(self) -> Target:
         """Return this target with links of its own, whose calls overtake those on the others."""
-        whole, about, program = self.whole, self._about, self.program
-        return Target(self.mesh_id, self.name, self.address, self.shape, whole, about, program, URGENT)
+        return self._like(self.shape, self.program, URGENT)
+
+    def _like(self, shape: Shape, program: ForeignProgram | None, suffix: str) -> Target:
+        whole, about = self.whole, self._about
+        return Target(self.mesh_id, self.name, self.address, shape, whole, about, program, suffix, self.spawn_id)
 
     def cancel(self, driver: Driver, call_id: int, *, interrupt: bool) -> None:
         """Tell the ranks that have not answered a call that its answer is not wanted any more. Never blocks."""

@@ -155,7 +155,7 @@ class ToolServer:
         client = self._entering.pop(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("a terminal cannot be let in: %s", error)
+            _log.error("a terminal cannot be connected: %s", error)
         if error is not None or task.cancelled():
             client.sock.close()
 

@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from meshrt.errors import MeshError, one_line
-from meshrt.files import RUNTIME_FILES, STDLIB_FILES
+from meshrt.files import RUNTIME_FILES, STDLIB_FILES, users_part
 from meshrt.wire.codec import own_attribute, text_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HEADLINE",
     "awaiting",
+    "fold_in_ipython",
     "folded",
     "has_come_through",
     "interrupted_at",
@@ -82,6 +83,19 @@ def folded(shown: traceback.TracebackException, error: BaseException, *, brief: 
         yield from (f"{note}\n" for note in getattr(error, "__notes__", ()) if note not in remote)
     else:
         yield from shown.format_exception_only()
+
+
+def fold_in_ipython() -> None:
+    """Have IPython and Jupyter, where they run the script, show no frames of the runtime in any traceback."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or "structured_traceback" in vars(shell.InteractiveTB):
+        return
+    shown = shell.InteractiveTB.structured_traceback
+
+    def structured(kind: object, error: object, walker: TracebackType | None, *more: object, **how: object) -> object:
+        return shown(kind, error, users_part(walker), *more, **how)
+
+    shell.InteractiveTB.structured_traceback = structured
 
 
 def interrupted_at(error: BaseException, walker: TracebackType | None) -> str:

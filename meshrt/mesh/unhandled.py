@@ -12,6 +12,7 @@ from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.selection import fold_ranks
+from meshrt.wire.errors import error_to_wire, headline_of
 from meshrt.wire.messages import ABORTED
 from meshrt.wire.operations import Unhandled
 
@@ -93,7 +94,7 @@ class UnhandledErrors:
     def say(self, place: RankPlace, call: str, remote: RemoteException) -> str:
         """Print it, now or together with others; returns the full text."""
         headline = f"{call} raised on {place.where}, and no caller waits for it"
-        text = f"{headline}\n{remote.traceback.rstrip()}"
+        text = f"{headline}\n{remote.traceback.rstrip() or headline_of(error_to_wire(remote))}"
         key = (place.mesh_id, call, remote.type, _last_frame(remote.traceback))
         if key in self._following:
             self._following[key].append(place.rank)
@@ -112,7 +113,7 @@ class UnhandledErrors:
         times = f", {len(ranks)} times" if len(set(ranks)) < len(ranks) else ""
         what = one_line(f"{remote.type}: {remote.message}", _HEADLINE)
         word = "rank" if len(set(ranks)) == 1 else "ranks"
-        self._announce(f"{call} raised so on {word} {fold_ranks(ranks)} too{times}: {what}")
+        self._announce(f"{call} raised the same on {word} {fold_ranks(ranks)} too{times}: {what}")
         self._later(1.0, lambda: self._say_rest(key, call, remote))
 
 

@@ -175,7 +175,7 @@ class ValueMesh(MeshTrait, Generic[R]):
         shapes = group_by_value((rank, array.shape) for rank, array in enumerate(arrays))
         if len(shapes) > 1:
             found = "; ".join(f"ranks {fold_ranks(ranks)}: {shape}" for ranks, shape in shapes[:_REPR_ROWS])
-            raise ValueError(f"the values have different shapes, so they make no array: {found}")
+            raise ValueError(f"the values have different shapes, so they cannot form one array: {found}")
         return np.stack(arrays).reshape((*self._own_shape.extent.sizes, *arrays[0].shape))
 
     def __repr__(self) -> str:

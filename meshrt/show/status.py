@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
         OK: The command succeeded. Also if the reader closed the pipe.
         FAILED: The command failed, or in part: a program does not answer, a file cannot be read or written.
         USAGE: Usage error: no such option, program, actor or rank; the error names what there is.
-        INTERRUPTED: Ctrl-C.
+        INTERRUPTED: Interrupted (Ctrl-C).
     """
 
     OK = 0

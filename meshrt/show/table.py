@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from meshrt.escapes import escaped_line
 from meshrt.show.streams import is_terminal
-from meshrt.show.text import cut, width_of
+from meshrt.show.text import broken, cut, width_of
 
 __all__ = ["Room", "columns", "fitted", "html_table", "padded", "table", "widths"]
 
@@ -64,7 +64,7 @@ def table(
     kept, cells, left_out = fitted(heads, safe, room, grid=grid)
     align = ["right" if head in right else "left" for head in kept] if cells else None
     text = tabulate(cells, headers=kept, tablefmt="grid" if grid else "plain", disable_numparse=True, colalign=align)
-    return [*(line.rstrip() for line in text.splitlines()), *([left_out] if left_out else [])]
+    return [*(line.rstrip() for line in text.splitlines()), *(broken(left_out, room.width, "  ") if left_out else [])]
 
 
 def fitted(

@@ -65,8 +65,7 @@ def show(given: Arguments) -> int:
     pids: list[int] = given["pids"]
     if sys.version_info < _FIRST:
         raise UsageError(
-            f"attach PID needs Python 3.14 or newer, which has sys.remote_exec, and this is Python {_HERE}. Instead, "
-            f"{_INSTEAD}"
+            f"Python 3.14 or newer is needed, which has sys.remote_exec; this is Python {_HERE}. Instead, {_INSTEAD}"
         )
     name = check_name("an actor", given["name"])
     sizes = dimensions(None, given["mesh"]) if given["mesh"] else {"n": len(pids)}
@@ -91,8 +90,8 @@ def show(given: Arguments) -> int:
                 refused[pid] = ("failed", why)
             else:
                 folder.expect(pid)
-        arrivals = {**folder.wait(given["seconds"]), **refused}
-    return _report(arrivals, pids, name, given["seconds"])
+        arrivals = {**folder.wait(given["timeout"]), **refused}
+    return _report(arrivals, pids, name, given["timeout"])
 
 
 def _check(pids: Sequence[int]) -> None:
@@ -115,10 +114,14 @@ def _check(pids: Sequence[int]) -> None:
         if not python:
             raise UsageError(f"PID {pid} is not a Python process")
         if refuses_scripts(pid):
-            raise MeshError(f"PID {pid} has switched remote debugging off, {_SWITCHES}")
+            raise MeshError(f"PID {pid} has disabled remote debugging, {_SWITCHES}")
         if python != _HERE:
             older = tuple(map(int, python.split("."))) < _FIRST
-            how = f"before 3.14 a process cannot be taken in; {_INSTEAD}" if older else "use the meshrt of that version"
+            how = (
+                f"meshrt cannot attach to a Python before 3.14; {_INSTEAD}"
+                if older
+                else "use the meshrt of that version"
+            )
             raise MeshError(
                 f"PID {pid} runs Python {python}, and this command {_HERE}, which has to be the same: {how}"
             )

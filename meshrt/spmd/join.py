@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from meshrt.actor.context import enter
 from meshrt.actor.joined import MainCall
@@ -18,15 +18,16 @@ from meshrt.errors import UsageError
 from meshrt.mesh.spec import check_name
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
-from meshrt.spmd.membership import Membership
+from meshrt.spmd.membership import Membership, own_membership
 from meshrt.spmd.parts import Arrival, JobSpec
 from meshrt.spmd.place import Place, place_of
 from meshrt.spmd.starting import Starting
-from meshrt.transport.process import has_runtime
+from meshrt.transport.process import current_runtime, has_runtime
 
 __all__ = ["arrive", "join"]
 
-_membership: Membership | None = None
+#: The function of `multiprocessing.pool` that starts workers; with "spawn" and "forkserver" they do not have its frame.
+_MAKES_WORKERS = "_repopulate_pool_static"
 
 
 def join(
@@ -38,22 +39,29 @@ def join(
     ``LOCAL_WORLD_SIZE``), all processes of the job that join are ranks of one program. Elsewhere these are processes of
     one parent that say the same ``name`` and ``mesh``: the workers of a pool. ``mesh`` says how many there are.
 
+    A process that is a rank already, as below ``meshrt run`` or after an earlier call, stays the rank that it is.
+
     The process stays what it was, and belongs to what has started it: it has its own output, signals and exit status.
     On its main thread.
 
     Args:
         name: What the process is shown as: an actor of this name, whose one call runs.
-        mesh: How many processes join, or dimensions and their sizes. None: what the launcher says, else this one alone.
+        mesh: How many processes join, or dimensions and their sizes. None: what the launcher says, or the pool of
+            multiprocessing that has forked this process, else this one alone.
         rank: Of this process; None: what the launcher says, else the first one that is free.
         wait: Seconds until this returns at the latest.
     Returns:
-        Whether it has joined. If not, the reason is on standard error, and it still joins when it can.
+        Whether it has joined. If not, the reason is on standard error, once, and it still joins when it can.
     Raises:
-        UsageError: An argument is invalid; this is not the main thread; the process is a part of a program already.
+        UsageError: An argument is invalid; this is not the main thread; the process has meshes of its own.
     """
     check_name("an actor", name)
+    membership = own_membership()
+    if membership is not None or (has_runtime() and not current_runtime().is_root):
+        return membership is None or membership.wait(wait)
     _check_free()
     place = place_of(os.environ) if rank is None else None
+    mesh = _pool_size() if mesh is None and rank is None and place is None else mesh
     sizes = _sizes(mesh, place)
     count = math.prod(sizes.values())
     if rank is not None and not 0 <= rank < count:
@@ -103,21 +111,29 @@ def _take_part(
     Raises:
         UsageError: This is not the main thread; the process is a part of a program already.
     """
-    global _membership
     _check_free()
     call = MainCall(spec.actor, "run", Main(), Shape.from_extent(spec.sizes), rank, quiet=quiet)
     enter(call.context)
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
-    _membership = Membership(spec.meeting, call, stacks, before=starting, settled=settled)
-    _watch_end(_membership)
-    return _membership
+    membership = Membership(spec.meeting, call, stacks, before=starting, settled=settled)
+    _watch_end(membership)
+    return membership
 
 
 def _check_free() -> None:
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("join() is for the main thread of a process")
-    if has_runtime() or (_membership is not None and _membership.pid == os.getpid()):
+    if has_runtime() or own_membership() is not None:
         raise UsageError("this process is a part of a program already")
+
+
+def _pool_size() -> int | None:
+    """Return how many workers the pool has that has forked this process, which its stack shows; None: there is none."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != _MAKES_WORKERS:
+        frame = frame.f_back
+    processes = frame.f_locals.get("processes") if frame is not None else None
+    return processes if type(processes) is int else None
 
 
 def _sizes(mesh: int | Mapping[str, int] | None, place: Place | None) -> dict[str, int]:

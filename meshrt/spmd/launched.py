@@ -55,12 +55,17 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
     def prepare(stacks: int) -> Below:
         watcher, noticed = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # A copy of its own: the script's process closes it when the agent has it.
-        part = Part(place.name, place.rank, sizes, ACTOR, os.dup(stacks), watcher.detach())
+        pid = 0 if job is None else job.pid
+        part = Part(place.name, place.rank, sizes, ACTOR, os.dup(stacks), watcher.detach(), pid)
         command = [*interpreter(), "-u", str(SCRIPT_PROGRAM), *words]
         env = {PART: part.to_json()}
         return Below(command, env, (part.stacks, part.watcher), noticed, failed)
 
-    return run_below(prepare)
+    try:
+        return run_below(prepare)
+    finally:
+        if job is not None and job.poll() is None:
+            job.returncode = 0  # it ends by itself, and is not to be warned of
 
 
 def _start_job(spec: JobSpec) -> subprocess.Popen[bytes]:

@@ -3,21 +3,32 @@
 This process is the root of a program with one mesh. Each of its ranks runs the script as one call of the actor `Main`,
 so all tools see an ordinary actor. The first failure ends the call, and so all ranks, as under torchrun; then they are
 started again, if restarts are left.
+
+Ctrl-C and SIGTERM are passed on to the scripts, which have `_GRACE` to end; a second one ends them at once. SIGHUP and
+SIGQUIT are SIGTERM for a script, which would be killed by them without a word.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import math
 import os
 import secrets
+import signal
 import socket
 import sys
+from collections.abc import Sequence
+from types import FrameType
 
 from meshrt.engine.launch.script import Script
-from meshrt.errors import MeshError, one_line
+from meshrt.errors import CallTimeout, MeshError, one_line
 from meshrt.mesh.hosts import Hosts
-from meshrt.mesh.proc_mesh import start_mesh
+from meshrt.mesh.owner import about
+from meshrt.mesh.proc_mesh import ProcMesh, start_mesh
+from meshrt.mesh.program import start_root
 from meshrt.mesh.spec import MeshSpec
+from meshrt.mesh.status import die_by
 from meshrt.selection import Point
 from meshrt.spmd.main import Main
 from meshrt.spmd.parts import ACTOR
@@ -25,27 +36,74 @@ from meshrt.spmd.world import World
 
 __all__ = ["run"]
 
+#: Unless they are ignored, as under nohup. These signals and the time are those of torchrun.
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: Seconds for what the script does then: a checkpoint, say.
+_GRACE = 30.0
+#: Seconds after which it is said that this is waited for; of other signals than Ctrl-C it is said at once.
+_TOLD = 1.0
+
 
 def run(words: list[str], sizes: dict[str, int], max_restarts: int) -> int:
     """Run a script on all ranks of a mesh. Returns the exit status: 1 if a rank has failed."""
-    return Script(words).guard(lambda: _run(words, sizes, max_restarts))
+    ended_by = [signal.SIGINT]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        ended_by[0] = signal.Signals(number)
+        for each in handled:
+            signal.signal(each, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            start_root().runtime.driver.shield.install()
+        signal.raise_signal(signal.SIGINT)  # what waits knows how to be ended by that
+
+    def die() -> None:
+        if ended_by[0] is not signal.SIGINT:
+            die_by(ended_by[0])
+
+    atexit.register(die)  # before that of the program, which dies by Ctrl-C: what is registered last is called first
+    handled = [each for each in _ENDS if signal.getsignal(each) is signal.SIG_DFL]
+    for each in handled:
+        signal.signal(each, end)
+    return Script(words).guard(lambda: _run(words, sizes, max_restarts, ended_by))
 
 
-def _run(words: list[str], sizes: dict[str, int], max_restarts: int) -> None:
+def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: Sequence[signal.Signals]) -> None:
     """Run the script on all ranks, again where that is allowed. Raises the error of the first rank that fails."""
-    run_id = secrets.token_hex(4)
+    run_id, ends = secrets.token_hex(4), list[str]()
     for attempt in range(max_restarts + 1):
         spec = _spec(sizes, run_id, attempt, max_restarts)
         with start_mesh(spec, Hosts()) as mesh:
             try:
                 mesh.spawn(ACTOR, Main).run.call(words).get()
                 return
+            except KeyboardInterrupt as error:
+                _pass_on(ended_by[0], mesh, error)
+                raise
             except MeshError as error:
+                first = one_line(str(error).partition("\n")[0], 200)
                 if attempt == max_restarts:
+                    for each in ends:
+                        error.add_note(each)
                     raise
-                first = str(error).partition("\n")[0]
+                ends.append(f"attempt {attempt + 1} of {max_restarts + 1} had failed before: {first}")
                 said = f"attempt {attempt + 1} of {max_restarts + 1} has failed, all ranks are started again"
-                print(f"meshrt: {said}: {one_line(first, 200)}", file=sys.stderr, flush=True)
+                print(f"meshrt: {said}: {first}", file=sys.stderr, flush=True)
+
+
+def _pass_on(number: signal.Signals, mesh: ProcMesh, error: KeyboardInterrupt) -> None:
+    """Have the script end on all ranks, as a signal was to end this process."""
+    mesh._tell_failed(error)  # where its ranks are, before they end
+    stopped = mesh._begin_stop(_GRACE)
+    for pid in filter(None, (about(mesh._mesh_id, rank)[1] for rank in mesh._own_shape.ndslice)):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(pid, signal.SIGINT if number is signal.SIGINT else signal.SIGTERM)
+    try:
+        stopped.get(_TOLD if number is signal.SIGINT else 0.0)
+    except CallTimeout:
+        said = f"the script has {_GRACE:g} s to end after {number.name}; a second signal ends it at once"
+        print(f"meshrt: {said}", file=sys.stderr, flush=True)
+        stopped.get()
 
 
 def _spec(sizes: dict[str, int], run_id: str, attempt: int, max_restarts: int) -> MeshSpec:

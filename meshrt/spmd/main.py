@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from meshrt.engine.launch.script import Script
+from meshrt.transport.process import current_runtime, has_runtime
 
 if TYPE_CHECKING:
     from meshrt.mesh.typed import Actor, endpoint
@@ -14,6 +17,10 @@ else:  # a rank need not load meshes for it
     from meshrt.actor.endpoint import endpoint
 
 __all__ = ["Main"]
+
+#: Seconds in which a rank hears that its mesh is being stopped; those for which a failure is told later for that.
+_STOPS = 1.0
+_EXITS = 0.2
 
 
 class Main(Actor):
@@ -25,9 +32,27 @@ class Main(Actor):
 
         Raises:
             SystemExit: The script has ended with another status than 0; it ends the process.
+            KeyboardInterrupt: It was interrupted, and not as the mesh is being stopped.
         """
         try:
             Script(words).execute()
         except SystemExit as end:
-            if end.code not in (None, 0):
+            if end.code not in (None, 0) and not _is_stopped(_EXITS):
                 raise
+        except KeyboardInterrupt:
+            if not _is_stopped(_STOPS):
+                raise
+        except Exception as error:
+            bdb = sys.modules.get("bdb")
+            if bdb is None or not isinstance(error, bdb.BdbQuit) or not _is_stopped(0.0):  # at a prompt
+                raise
+
+
+def _is_stopped(seconds: float) -> bool:
+    """Whether the mesh is being stopped. The message that says so may come behind the signal that comes with it."""
+    if not has_runtime():  # a forked child of the script, which ends on its own
+        return False
+    runtime, last = current_runtime(), time.monotonic() + seconds
+    while not runtime.stopping and time.monotonic() < last:
+        time.sleep(0.01)
+    return runtime.stopping

@@ -27,6 +27,7 @@ from meshrt.actor.joined import JoinedRank, MainCall
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.meeting import meeting_path
+from meshrt.store.protocol import close_descriptors
 from meshrt.transport.link import same_user
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.control import control_frame
@@ -34,7 +35,7 @@ from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
 from meshrt.wire.meeting import FROM_MEETING, AskToJoin, Ready, Refused, Welcome
 
-__all__ = ["Membership"]
+__all__ = ["Membership", "own_membership"]
 
 #: Seconds between two looks for the agent, in the first seconds and later.
 _AGAIN, _SOON, _AGAIN_LATER = 0.02, 10.0, 0.5
@@ -51,6 +52,15 @@ class _Descriptors:
     watcher: int
 
 
+#: A fork of its process is another process.
+_own: Membership | None = None
+
+
+def own_membership() -> Membership | None:
+    """Return that of this process; None: it has none, as a fork of one that has. Any thread."""
+    return _own if _own is not None and _own.pid == os.getpid() else None
+
+
 class Membership:
     """One process in the program of its job.
 
@@ -61,6 +71,7 @@ class Membership:
         watcher: A descriptor of a socket by which the parent knows that the end of this process was noticed; -1: none.
         before: Called first, on the thread that joins; what it raises is why the process has not joined.
         settled: Called last, on that thread: with ``""`` if the process has joined, or why it never will.
+        tells: It tells on standard error that it has joined late.
     """
 
     def __init__(
@@ -71,11 +82,15 @@ class Membership:
         watcher: int = -1,
         before: Callable[[], object] | None = None,
         settled: Callable[[str], object] | None = None,
+        *,
+        tells: bool = True,
     ) -> None:
-        #: A fork of it is another process.
+        global _own
+        _own = self
         self.pid = os.getpid()
         self._before = before
         self._told = settled
+        self._tells = tells
         self._meeting = meeting
         self._main = main
         self._descriptors = _Descriptors(stacks, watcher)
@@ -169,20 +184,26 @@ class Membership:
         rank.join()
         self._rank = rank
         meeting.sendall(control_frame(Ready()), socket.MSG_NOSIGNAL)
-        if self._late:
+        if self._late and self._tells:
             print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)
 
 
 def _receive(sock: socket.socket) -> tuple[Welcome | Refused, list[int]]:
-    """Return the answer of the agent, and its descriptors. Raises OSError, ProtocolError."""
+    """Return the answer of the agent, and its descriptors: three of a welcome. Raises OSError, ProtocolError."""
     decoder, descriptors = control_decoder(), list[int]()
-    while True:
-        data, more, _, _ = socket.recv_fds(sock, _READ, 8, socket.MSG_CMSG_CLOEXEC)
-        descriptors += more
-        if not data:
-            raise ConnectionResetError("the host agent has ended")
-        for frame in decoder.receive_data(data):
-            return FROM_MEETING.decode(frame.payload), descriptors
+    with contextlib.ExitStack() as opened:
+        opened.callback(close_descriptors, descriptors)
+        while True:
+            data, more, _, _ = socket.recv_fds(sock, _READ, 8, socket.MSG_CMSG_CLOEXEC)
+            descriptors += more
+            if not data:
+                raise ConnectionResetError("the host agent has ended")
+            for frame in decoder.receive_data(data):
+                answer = FROM_MEETING.decode(frame.payload)
+                if len(descriptors) != (3 if isinstance(answer, Welcome) else 0):
+                    raise ProtocolError(f"{len(descriptors)} descriptors with {type(answer).__name__}")
+                opened.pop_all()
+                return answer, descriptors
 
 
 def _birth(welcome: Welcome) -> Birth:

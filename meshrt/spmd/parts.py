@@ -32,6 +32,7 @@ class Part(NamedTuple):
         sizes: Dimensions of the mesh and their sizes.
         actor: What the script is shown as.
         stacks, watcher: Descriptors, see `meshrt.spmd.membership.Membership`.
+        job: The pid of the program of the job or host, in its first process; that one tells what concerns them all.
     """
 
     meeting: str
@@ -40,6 +41,7 @@ class Part(NamedTuple):
     actor: str
     stacks: int
     watcher: int
+    job: int = 0
 
     def to_json(self) -> str:
         """Return it as text."""

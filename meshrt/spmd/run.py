@@ -1,4 +1,4 @@
-"""``meshrt run``: on several ranks of this machine, as one rank of a launcher, or alone.
+"""``meshrt run``: on several ranks of this machine, as one rank of a launcher, or as the only rank.
 
 Each process of a launcher runs this: it loads as little as it can.
 """
@@ -6,14 +6,20 @@ Each process of a launcher runs this: it loads as little as it can.
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from meshrt.commandline.command import Arguments
 from meshrt.errors import UsageError
-from meshrt.spmd.place import place_of
-from meshrt.spmd.world import dimensions
+from meshrt.spmd.place import Place, place_of
+from meshrt.spmd.world import counted, dimensions
 
 __all__ = ["show"]
+
+_USES_MESHRT = re.compile(rb"^\s*(?:from|import)\s+meshrt\b", re.MULTILINE)
 
 
 def show(arguments: Arguments) -> int:
@@ -27,6 +33,8 @@ def show(arguments: Arguments) -> int:
         except UsageError as error:  # a job that would have run does so
             refused = True
             print(f"meshrt: the tools do not see this process: {error}", file=sys.stderr, flush=True)
+    if place is None and not (refused or ranks or mesh or _uses_meshrt(words)):
+        place = Place("meshrt run", 0, 1, 0, 1, secrets.token_hex(8))
     if place is not None:
         from meshrt.spmd import launched  # start-up: the ways below load other things
 
@@ -37,7 +45,13 @@ def show(arguments: Arguments) -> int:
         return run_alone(words)
     from meshrt.spmd import local  # start-up: as above
 
-    return local.run(words, dimensions(ranks, mesh), arguments["max_restarts"])
+    return local.run(words, dimensions(counted(ranks), mesh), arguments["max_restarts"])
+
+
+def _uses_meshrt(words: Sequence[str]) -> bool:
+    """Whether a script that runs alone may have meshes, and so be a program of its own."""
+    path = Path(words[0])
+    return path.is_file() and os.access(path, os.R_OK) and _USES_MESHRT.search(path.read_bytes()) is not None
 
 
 def _words(arguments: Arguments) -> list[str]:

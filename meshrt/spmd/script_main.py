@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
+import time
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -27,7 +29,7 @@ from meshrt.selection import Shape
 from meshrt.spmd.main import Main
 from meshrt.spmd.membership import Membership
 from meshrt.spmd.parts import PART, Part
-from meshrt.transport.launcher import launcher_file
+from meshrt.transport.launcher import catch_crashes, launcher_file
 
 __all__: list[str] = []
 
@@ -38,17 +40,20 @@ _PATIENCE = 5.0
 def main() -> int:
     """Be the process; returns its exit status."""
     part = Part.from_json(os.environ.pop(PART))
+    catch_crashes()
     for descriptor in (part.stacks, part.watcher):
         os.set_inheritable(descriptor, False)
     try:
         script = Script(sys.argv[1:])
     except UsageError as error:
-        print(f"meshrt: {error}", file=sys.stderr)
+        print(f"meshrt run: {error}", file=sys.stderr)
         return 2
     call = MainCall(part.actor, "run", Main(), Shape.from_extent(part.sizes), part.rank)
     enter(call.context)
-    membership = Membership(part.meeting, call, part.stacks, part.watcher)
-    if not membership.wait(_PATIENCE):
+    membership = Membership(part.meeting, call, part.stacks, part.watcher, tells=part.job > 0)
+    begun = time.monotonic()
+    # One line for all: a program that cannot be there ends, and says why. This process may find out before it.
+    if not membership.wait(_PATIENCE) and part.job and not _ends(part.job, begun + _PATIENCE - time.monotonic()):
         why = f"{membership.why}; it begins now, and the tools see it if it can join later"
         print(f"meshrt: rank {part.rank} has not joined: {why}", file=sys.stderr, flush=True)
 
@@ -67,6 +72,20 @@ def main() -> int:
         return script.guard(execute)
     finally:
         membership.ends()
+
+
+def _ends(pid: int, seconds: float) -> bool:
+    """Wait until a process has ended; returns whether it has. A zombie has."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        return bool(ended.poll(max(seconds, 0.0) * 1000))
+    finally:
+        os.close(descriptor)
 
 
 def _told() -> contextlib.AbstractContextManager[None]:

@@ -86,5 +86,5 @@ class Starting:
         deadline = time.monotonic() + _START
         while not self._answers():
             if time.monotonic() > deadline:
-                raise MeshError(f"the program of the job does not let processes in after {_START:g} s")
+                raise MeshError(f"the program of the job does not accept processes after {_START:g} s")
             time.sleep(_LOOK)

@@ -7,12 +7,33 @@ that `torch.distributed.init_process_group()` works without arguments.
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meshrt.errors import UsageError
+from meshrt.transport.helper import interpreter
 
-__all__ = ["World", "dimensions"]
+__all__ = ["World", "counted", "dimensions"]
+
+#: Not in this process, which need not have torch.
+_COUNT_GPUS = "import torch; print(torch.cuda.device_count())"
+
+
+def counted(ranks: int | str | None) -> int | None:
+    """Return how many ranks ``"cpu"``, ``"gpu"`` or ``"auto"`` means, as torchrun counts them; a number is itself.
+
+    Raises:
+        UsageError: There is no GPU.
+    """
+    gpus = 0
+    if ranks in ("gpu", "auto"):
+        done = subprocess.run([*interpreter(), "-P", "-c", _COUNT_GPUS], capture_output=True, text=True, check=False)
+        gpus = 0 if done.returncode else int(done.stdout)
+    if ranks == "gpu" and not gpus:
+        raise UsageError("--nproc-per-node gpu: torch finds no GPU")
+    return (gpus or os.cpu_count() or 1) if isinstance(ranks, str) else ranks
 
 
 def dimensions(ranks: int | None, text: str) -> dict[str, int]:

@@ -54,7 +54,7 @@ class Chunks:
         except StoreTimeout:
             raise  # it is not gone
         except MeshError as error:
-            raise ReferenceLost(f"shared memory cannot be had from its host: {error}") from error
+            raise ReferenceLost(f"shared memory cannot be obtained from its host: {error}") from error
         if not descriptors:
             raise OSError("no file descriptor is left for shared memory (see ulimit -n)")
         return descriptors[0], answer.size

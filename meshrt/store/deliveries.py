@@ -139,7 +139,7 @@ class Deliveries:
                 offer.link.forget(number)
                 offer.there[offer.asked.pop(number)] = loan
             case _:
-                raise ProtocolError(f"{type(message).__name__} is no answer to what was offered")
+                raise ProtocolError(f"{type(message).__name__} is not an answer to what was offered")
         self._look(delivery)
 
     def _refused(self, delivery: _Delivery, offer: _Offer, number: int, why: str) -> None:

@@ -278,7 +278,7 @@ class Imports:
             case Piece(data=data):
                 self._write(coming, data)
             case _:
-                raise ProtocolError(f"{type(message).__name__} is no answer to what was asked for")
+                raise ProtocolError(f"{type(message).__name__} is not an answer to what was asked for")
 
     def _place(self, coming: _Import, size: int) -> memoryview | None:
         """Return where the next piece belongs in the memory that others map; None: it is received elsewhere."""

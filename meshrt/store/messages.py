@@ -261,7 +261,7 @@ class Silent(Message, frozen=True, tag="silent"):
 
     id: int
     agent_pid: int
-    seconds: float
+    seconds: Annotated[float, Meta(ge=0, lt=1 << 30)]
 
 
 class Freed(Message, frozen=True, tag="freed"):

@@ -240,7 +240,7 @@ class StoreServer:
     def _on_grant(self, peer: Peer, message: Grant) -> None:
         try:
             self.registry.grant(peer.pid, message.size, free_memory() - _SPARE)
-        except MeshError as error:
+        except (MeshError, OSError) as error:  # or how much is free cannot be read
             peer.stream.queue(refusal_of(message.id, error))
         else:
             peer.stream.queue(Granted(message.id, message.size))

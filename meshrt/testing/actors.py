@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar, cast
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.replacing import replace, replaced
@@ -22,9 +23,11 @@ from meshrt.testing.clock import current_clock
 if TYPE_CHECKING:
     from meshrt.mesh.handle import ActorMesh
 
-__all__ = ["local", "local_mesh", "patch_actor"]
+__all__ = ["ActorPatch", "local", "local_mesh", "patch_actor"]
 
 A = TypeVar("A", bound=Actor)
+C = TypeVar("C", bound=type)
+T = TypeVar("T")
 P = ParamSpec("P")
 
 
@@ -51,11 +54,11 @@ def local_mesh(
     shape = Shape.from_extent(spec.extent) if sizes else Shape.unity()
     root = start_root()
     clock = current_clock()
-    ranks = OwnRanks(root, len(shape)) if clock is None else clock.ranks(root, len(shape))
+    ranks = OwnRanks(root, len(shape)) if clock is None else clock._make_ranks(root, len(shape))
     before = tuple(root.services.unseen)
     mesh = _LocalMesh(ranks.mesh_id, name, shape, ranks.address, setup)
     mesh._ranks = ranks
-    mesh._end_ranks = ranks.stop if clock is None else functools.partial(clock.stop, ranks)
+    mesh._end_ranks = ranks.stop if clock is None else functools.partial(clock._stop_ranks, ranks)
     try:
         yield mesh
     finally:
@@ -134,23 +137,71 @@ def local(cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator
         yield actor
 
 
-@contextlib.contextmanager
-def patch_actor(original: type, replacement: type) -> Iterator[None]:
+def patch_actor(original: type, replacement: C) -> ActorPatch[C]:
     """Have ``replacement`` spawned where ``original`` is, in this process and by the actors that it spawns meanwhile.
 
-    A context manager, and a decorator of functions; blocks may be nested, and the inner one counts. Actors that run
-    already stay what they are.
+    A context manager, for ``with`` and ``async with``, whose value is ``replacement``; and a decorator of functions,
+    plain or ``async def``. Blocks may be nested, and the inner one counts. Actors that run already stay what they are.
 
     Raises:
-        UsageError: One of them is no subclass of `Actor`.
+        UsageError: One of them is not a subclass of `Actor`; or what is decorated is not a function, or a generator.
     """
     given: tuple[Any, ...] = original, replacement
     for cls in given:
         if not (isinstance(cls, type) and issubclass(cls, Actor)):
-            raise UsageError(f"patch_actor: {getattr(cls, '__name__', cls)!r} is no subclass of meshrt.Actor")
-    before = replaced()
-    replace({**before, original: replacement})
-    try:
-        yield
-    finally:
-        replace(before)
+            raise UsageError(f"patch_actor: {getattr(cls, '__name__', cls)!r} is not a subclass of meshrt.Actor")
+    return ActorPatch(original, replacement)
+
+
+class ActorPatch(Generic[C]):
+    """See `patch_actor`."""
+
+    #: Those whose blocks run, the inner one last; and what was replaced before the first one.
+    _running: ClassVar[list[ActorPatch[Any]]] = []
+    _before: ClassVar[dict[type, type]] = {}
+
+    def __init__(self, original: type, replacement: C) -> None:
+        self._original = original
+        self._replacement = replacement
+
+    def _apply(self) -> None:
+        replace({**self._before, **{each._original: each._replacement for each in self._running}})
+
+    def __enter__(self) -> C:
+        if not self._running:
+            ActorPatch._before = replaced()
+        self._running.append(self)
+        self._apply()
+        return self._replacement
+
+    def __exit__(self, *_error: object) -> None:
+        # Blocks of tasks may end in any order.
+        del self._running[~self._running[::-1].index(self)]
+        self._apply()
+
+    async def __aenter__(self) -> C:
+        return self.__enter__()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.__exit__()
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Return the function, in whose calls the class is replaced."""
+        if isinstance(function, type) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise UsageError(
+                f"patch_actor cannot decorate {getattr(function, '__qualname__', function)}, as it is not a function "
+                "that returns when it has ended: expected `with patch_actor(...):` in it"
+            )
+        decorated: Any = function
+
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def run_async(*args: P.args, **kwargs: P.kwargs) -> object:
+            with self:
+                return await decorated(*args, **kwargs)
+
+        return cast("Callable[P, T]", run_async if inspect.iscoroutinefunction(function) else run)

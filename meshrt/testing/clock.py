@@ -19,6 +19,7 @@ from meshrt.mesh.own_ranks import OwnRanks
 from meshrt.mesh.program import start_root
 from meshrt.mesh.root import Root
 from meshrt.testing.clocked import ClockedLoop, ClockedMailbox, is_readable
+from meshrt.transport.driver import Driver
 
 __all__ = ["FakeClock", "current_clock", "fake_clock"]
 
@@ -36,12 +37,12 @@ class FakeClock:
     """The clock of a `fake_clock` block. Threads of the script.
 
     Args:
-        root: The program.
+        driver: That of the program.
         auto: See `fake_clock`.
     """
 
-    def __init__(self, root: Root, *, auto: bool = False) -> None:
-        self._driver = root.runtime.driver
+    def __init__(self, driver: Driver, *, auto: bool = False) -> None:
+        self._driver = driver
         self._owner = threading.get_ident()
         self._now = 0.0
         self._lock = threading.RLock()
@@ -51,7 +52,7 @@ class FakeClock:
         self._auto = threading.Thread(target=self._go_on, name="meshrt-clock", daemon=True) if auto else None
         #: Since when time passes by itself: monotonic seconds.
         self._released_at = 0.0
-        self.released = False
+        self.released: bool = False
 
     def time(self) -> float:
         """Return the time, seconds: 0 at the beginning of the block. Any thread."""
@@ -84,14 +85,14 @@ class FakeClock:
 
     # -- for local meshes
 
-    def ranks(self, root: Root, count: int) -> OwnRanks:
+    def _make_ranks(self, root: Root, count: int) -> OwnRanks:
         """Return new ranks whose actors have this clock."""
         ranks = OwnRanks(root, count, functools.partial(ClockedMailbox, self))
         with self._lock:
             self._ranks.append(ranks)
         return ranks
 
-    def stop(self, ranks: OwnRanks, grace: float) -> list[str]:
+    def _stop_ranks(self, ranks: OwnRanks, grace: float) -> list[str]:
         """Stop ranks; the grace passes on this clock. Returns the actors that still run."""
         try:
             return ranks.stop(grace, self._join, self.time)
@@ -255,7 +256,7 @@ def fake_clock(*, auto: bool = False) -> Iterator[FakeClock]:
     global _current
     if _current is not None:
         raise UsageError("fake_clock: there is one clock at a time, and the block of another one runs")
-    clock = _current = FakeClock(start_root(), auto=auto)
+    clock = _current = FakeClock(start_root().runtime.driver, auto=auto)
     clock.begin()
     try:
         yield clock

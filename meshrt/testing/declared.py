@@ -46,7 +46,7 @@ def call(endpoint: str, number: int = 1, *, actor: str = "", after: bool = False
         UsageError: There is no such number, or no name.
     """
     if not str(endpoint).isidentifier():
-        raise UsageError(f"call: {endpoint!r} is no name of an endpoint")
+        raise UsageError(f"call: {endpoint!r} is not the name of an endpoint")
     if number < 1:
         raise UsageError(f"call: {endpoint}() has no call {number!r}; expected a number, 1 or more")
     return Call(endpoint, number, actor, after)
@@ -117,7 +117,7 @@ def cut(ranks: Ranks, *, at: Call) -> Fault:
 def _fault(kind: Kind, ranks: Ranks, at: Call, seconds: float | None = None) -> Fault:
     given = ranks if isinstance(ranks, int | str) else tuple(ranks)
     if not isinstance(at, Call):
-        raise UsageError(f"{kind}: at={at!r} is no call; expected at=testing.call(...)")
+        raise UsageError(f"{kind}: at={at!r} is not a call; expected at=testing.call(...)")
     if given in ("", ()):
         raise UsageError(f"{kind}: no ranks are given")
     return Fault(kind, given, at, seconds)

@@ -83,7 +83,7 @@ class Asking:
         if row.state == DEAD:
             return [f"meshrt postmortem {self.program.run_id}    shows why, if it has failed"]
         if row.state == NOT_ANSWERING and "signal" in row.note:
-            return [f"kill -CONT {row.pid}    lets it go on"]
+            return [f"kill -CONT {row.pid}    resumes it"]
         state = STOPPED if row.state in (STOPPED, POST_MORTEM) else "all"
         found = self._connection.ask(ListRanks(state, ranks=str(row.rank)), _DETAIL_SECONDS)
         labels = [each.actor for each in found.rows if each.mesh == row.mesh_id]

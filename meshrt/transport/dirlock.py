@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -51,6 +52,8 @@ _SILENT = 86400.0
 #: by which clocks may differ.
 _ELSEWHERE = 900.0
 _READ_MAX = 8 << 20
+#: Errors that do not say whether a file is there: it cannot be looked at.
+_UNKNOWN = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _locks: dict[Path, _Lock] = {}
 
 
@@ -107,9 +110,8 @@ def lock(path: Path) -> None:
 
 
 def _lock_directory(directory: _Open) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # a network file system has none for directories; or another program looks at this moment
+    # A network file system has none for directories; or another program looks at this moment.
+    with contextlib.suppress(OSError):
         fcntl.flock(directory.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -144,7 +146,10 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a living program uses this directory, in whichever pid namespace it runs."""
+    """Whether a living program uses this directory, in whichever pid namespace it runs.
+
+    Raises OSError: it cannot be looked at (a disk that fails, no descriptor, no memory).
+    """
     if _is_flocked(path / LOCK) or _is_flocked(path):
         return True
     try:
@@ -163,7 +168,9 @@ def is_locked(path: Path) -> bool:
 def _is_flocked(path: Path) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in _UNKNOWN:
+            raise
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -207,11 +214,13 @@ def lives(facts: Mapping[str, object], age: float) -> bool:
 
 
 def facts_of(path: Path) -> dict[str, object]:
-    """Return what such a file says; {}: it cannot be read, or is not complete."""
+    """Return what such a file says; {}: it cannot be read, or is not complete. Raises OSError as `is_locked`."""
     try:
         with open(path, "rb") as file:
             facts = json.loads(file.read(_READ_MAX))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno in _UNKNOWN:
+            raise
         return {}
     return facts if isinstance(facts, dict) else {}
 

@@ -180,7 +180,7 @@ class Entrance(Generic[C]):
 
     def _fail(self, sock: C, error: OSError) -> None:
         """This side is short of something; the peer dials again."""
-        logging.getLogger("meshrt").error("%s cannot be let in: %s", self._peer, error.strerror)
+        logging.getLogger("meshrt").error("%s cannot be accepted: %s", self._peer, error.strerror)
         sock.close()
 
     def _note(self, sock: C, error: Exception) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from meshrt.transport.directories import ERROR_FILE
 
-__all__ = ["FAULT_FILE", "children_file", "give_back", "launcher_file", "take"]
+__all__ = ["FAULT_FILE", "catch_crashes", "children_file", "give_back", "launcher_file", "take"]
 
 #: ``<descriptor>:<process id of the parent>``. Grandchildren inherit the variable too, and not the descriptor.
 FAULT_FILE = "MESHRT_FAULT_FILE"
@@ -53,7 +53,7 @@ def _for_children(path: Path) -> Path:
 def take() -> bool:
     """Keep the file for this process alone; returns whether there was one to take. A thread of the script."""
     global _taken
-    _catch_crashes()
+    catch_crashes()
     path = launcher_file()
     if path is None or (_taken is not None and _taken.pid == os.getpid()):
         return False
@@ -80,8 +80,8 @@ def give_back() -> None:
             others.rename(path)
 
 
-def _catch_crashes() -> None:
-    """Have faulthandler write to a parent that waits for it."""
+def catch_crashes() -> None:
+    """Have faulthandler write to a parent that waits for it, and take `FAULT_FILE` from the environment."""
     descriptor, _, parent = os.environ.pop(FAULT_FILE, "").partition(":")
     if descriptor and parent == str(os.getppid()):
         faulthandler.enable(int(descriptor), all_threads=True)

@@ -234,10 +234,8 @@ class SecureSocket:
 
     def _say_why(self) -> None:
         """Send the alert that tells the peer of an error, if the kernel takes it."""
-        try:
+        with contextlib.suppress(OSError):  # the peer sees the end of the connection
             self._sock.send(self._outgoing.read(), socket.MSG_NOSIGNAL)
-        except OSError:
-            pass  # the peer sees the end of the connection
 
     def _write_unsent(self) -> None:
         """Raises BlockingIOError: not all of it was taken."""

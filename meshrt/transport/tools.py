@@ -75,8 +75,7 @@ def _read(directory: Path) -> Program | None:
         if dirlock.is_elsewhere(facts) or not directories.in_use(directory):
             return None
         return msgspec.convert({**facts, "directory": directory}, Program, dec_hook=as_path)
-    except (OSError, msgspec.ValidationError):
-        # Not published yet, removed meanwhile, or no file of ours: no program to talk to.
+    except msgspec.ValidationError:  # not published yet, removed meanwhile, or no file of ours
         return None
 
 
@@ -99,16 +98,19 @@ def program_at(directory: Path, run_id: str) -> Program | None:
 
 
 def programs() -> list[Program]:
-    """Return the running programs of this user, the oldest first. Raises UsageError if their directory is not safe."""
+    """Return the running programs of this user, the oldest first.
+
+    Raises:
+        UsageError: Their directory is not safe.
+        OSError: It cannot be looked at (a disk that fails, no descriptor, no memory).
+    """
     found = [_read(entry) for base in places.runtime_bases() for entry in base.iterdir()]
     return sorted((program for program in found if program is not None), key=lambda program: program.started)
 
 
 def own_program() -> Program | None:
     """Return the program that this process is the root of, or None."""
-    if not has_runtime() or not current_runtime().is_root:
-        return None
-    return _read(Path(current_runtime().directory))
+    return _read(Path(current_runtime().directory)) if has_runtime() and current_runtime().is_root else None
 
 
 class ToolConnection:
@@ -243,10 +245,10 @@ def connect(
                 raise ConnectionError("the program closed the connection")
             sock.sendall(handshake.receive_data(data))
         sock.settimeout(None)
+        return ToolConnection(sock, handshake.leftover, program.pid, on_event, on_close)
     except (OSError, ValueError) as error:
         sock.close()
         raise ConnectionError(f"the program {program.pid} does not answer: {error}") from error
     except BaseException:
         sock.close()
         raise
-    return ToolConnection(sock, handshake.leftover, program.pid, on_event, on_close)

@@ -122,7 +122,8 @@ class Waiting(ABC):
         """
         if pending.finished:
             return True
-        self.refuse_if_forked()
+        if self.forked:
+            raise in_forked_child()
         deadline = None if timeout is None else Deadline(self.clock.of_thread(), timeout)
         if not isinstance(pending, Pending):
             return self._wait(pending, deadline, main=False)

@@ -91,7 +91,7 @@ def _try_place(path: Path) -> None:
         raise UsageError(f"{path} is a directory; expected the name of a file")
     if path.exists() and not path.is_file():  # a pipe or a device, which is written to
         if not os.access(path, os.W_OK):
-            raise UsageError(f"{path} cannot be written: no right to")
+            raise UsageError(f"{path} cannot be written: permission denied")
         return
     directory = Path(os.path.realpath(path)).parent  # the target of a link is written
     if not directory.is_dir():
@@ -102,7 +102,7 @@ def _try_place(path: Path) -> None:
         os.close(os.open(name, _NEW, 0o600, dir_fd=parent))
         os.unlink(name, dir_fd=parent)
     except PermissionError:
-        raise UsageError(f"{path} cannot be written: no right to write in {directory}") from None
+        raise UsageError(f"{path} cannot be written: no permission to write in {directory}") from None
     finally:
         os.close(parent)
 
@@ -148,7 +148,7 @@ def _opened_as_it_is(parent: int, name: str, facts: os.stat_result) -> int | Non
         raise OSError(errno.ENXIO, "it is a socket")
     magic = in_proc(os.fstat(parent))
     if stat.S_ISFIFO(facts.st_mode) and not magic and not is_trusted(facts.st_uid):
-        raise NotTrusted(name, f"it is a pipe of uid {facts.st_uid}, who would read what is written")
+        raise NotTrusted(name, f"it is a pipe of uid {facts.st_uid}, another user, who could read the output")
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
     descriptor = os.open(name, flags if magic else flags | os.O_NOFOLLOW, dir_fd=parent)
     if not os.path.samestat(facts, os.fstat(descriptor)):

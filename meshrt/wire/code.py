@@ -6,13 +6,14 @@ messages. What is long is sent in pieces: one question for each of them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
 from meshrt.wire.control import Message
 
-__all__ = ["PIECE", "AskCode", "Code", "digest_of"]
+__all__ = ["PIECE", "AskCode", "Code", "digest_of", "digest_of_file"]
 
 #: Bytes of one piece, at most: it has to fit into a control message.
 PIECE = 512 << 10
@@ -64,3 +65,10 @@ class Code(Message, frozen=True, tag="code"):
 def digest_of(data: bytes) -> str:
     """Return the digest by which texts are compared."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_of_file(path: str) -> str:
+    """Return the digest of a file; "": it cannot be read."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return digest_of(file.read())
+    return ""

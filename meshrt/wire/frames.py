@@ -368,4 +368,4 @@ def _unpack(header: bytes) -> object:
     try:
         return msgpack.unpackb(header, strict_map_key=False, max_array_len=65536, max_map_len=65536, max_ext_len=0)
     except Exception as error:  # msgpack has no common root for "these are not my bytes"
-        raise ProtocolError(f"a frame whose header is no msgpack: {error}") from None
+        raise ProtocolError(f"a frame whose header is not msgpack: {error}") from None

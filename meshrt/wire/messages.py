@@ -5,7 +5,7 @@ Data links (caller to actor, one link per pair; both directions in the order sen
     CALL    [call id, endpoint, view, lengths, flags]     payload: pickled (args, kwargs)
     INIT    [call id, class label, view, lengths]         payload: pickled (set-up, class, args, kwargs, creator)
             ... + [digest, label]                         of a singleton: it may have been built already, from the same
-    STOP    [call id, why, grace or nil]                  end the actor after what was sent before
+    STOP    [call id, why, grace or nil, spawn id]        end the actor after what was sent before
     CUT     [call id, actor]                              the grace of a STOP is over: end what runs
     CANCEL  [call id, interrupt, actor]                   the answer of a CALL is not wanted any more
     PORT    [number, port, lengths, is error, ack, watch] payload: pickled value, or exception, for a port
@@ -13,7 +13,8 @@ Data links (caller to actor, one link per pair; both directions in the order sen
     ERROR   [call id, error, lengths, kind]               payload: the pickled exception, may be missing
     STATE   [0, stopped]                                  to every caller: the actor was stopped, or begins again
 
-``view`` is msgpack of ``[labels, offset, sizes, strides]``: one encoding serves all ranks, each finds its own point.
+``view`` is msgpack of ``[labels, offset, sizes, strides, spawn id]``: one encoding serves all ranks, each finds its own
+point. The spawn id is that of the INIT: if this is refused as the name is taken, so are its calls; b"" is that of none.
 ``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
 
 With the flag `STORED` in its kind, the header of CALL, INIT or RESULT has one more element at its end: for each store

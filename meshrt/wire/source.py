@@ -57,8 +57,17 @@ def source_text(filename: str) -> str | None:
         return command_text()
     if filename == _STDIN:
         return _stdin_text()
-    lines = linecache.getlines(filename)
+    lines = linecache.getlines(filename) or _typed_lines(filename)
     return "".join(lines) if lines else None
+
+
+def _typed_lines(filename: str) -> list[str]:
+    """Return the lines of a statement typed at ``>>>``.
+
+    Since 3.14 each has a name of its own, and its text is kept under the name, qualified name and line of its code.
+    """
+    kept: dict[tuple[str, str, int], tuple[int, None, list[str], str]] = getattr(linecache, "_interactive_cache", {})
+    return next((lines for (name, *_), (_, _, lines, _) in tuple(kept.items()) if name == filename), [])
 
 
 def line_of(filename: str, number: int, function: str) -> str:
@@ -108,7 +117,7 @@ def alias_of(code: types.CodeType) -> str | None:
 
     Only code typed at ``>>>`` needs one.
     """
-    if code.co_filename != _STDIN or not _interactive():
+    if code.co_filename != _STDIN or not (hasattr(sys, "ps1") or sys.flags.interactive):
         return None
     with _lock:
         if code in _aliases:
@@ -121,10 +130,6 @@ def alias_of(code: types.CodeType) -> str | None:
         for known in (*siblings, code):
             _aliases[known] = alias
         return alias
-
-
-def _interactive() -> bool:
-    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def command_text() -> str | None:

@@ -289,13 +289,15 @@ class Measure(Message, frozen=True, tag="memory"):
     """How much memory ranks have (`meshrt.host.memory`).
 
     ``references``: None, or which ones of the store are wanted, by the beginning of their names ("": all); ``work``:
-    the use of processors is wanted, and what the kernel would have to add up is not.
+    the use of processors is wanted, and what the kernel would have to add up is not; ``children``: so are the pids of
+    what they have started, which takes a file for each of their threads.
     """
 
     id: int
     targets: Mapping[str, Sequence[int]]
     references: str | None
     work: bool
+    children: bool = False
 
 
 class Dial(Message, frozen=True, tag="dial"):

@@ -9,6 +9,7 @@ import sys
 import time
 
 from meshrt import Actor, ActorMesh, MeshError, endpoint, proc_mesh, this_host
+from meshrt.mesh.program import start_root
 
 
 class Worker(Actor):
@@ -52,7 +53,10 @@ def main() -> None:
         print("filled", other.hosts.names, other.spawn("other", Worker).place.call().get(60).values(), flush=True)
         with this_host().spawn_procs({"procs": 2}) as here:
             print("here", here.spawn("here", Worker).ask.call(workers).get(60).values(), flush=True)
-        if what == "hang":
+        if what == "secrets":
+            run = start_root().run
+            print("secrets", run.secret.hex(), run.certificate and run.certificate.key.hex(), flush=True)
+        if what in ("hang", "secrets"):
             print("hangs", flush=True)
             workers.hang.call().get(1000)
         if what == "fail":

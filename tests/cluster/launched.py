@@ -14,10 +14,13 @@ import pytest
 from tests.cluster.machines import Machine, machines
 from tests.support.waiting import wait_until
 
-__all__ = ["HOME", "RANKS", "TRAIN", "Launched", "fixtures", "launched"]
+__all__ = ["EXAMPLE", "EXAMPLE_SAYS", "HOME", "RANKS", "TRAIN", "Launched", "fixtures", "launched"]
 
 #: The script that is launched.
 TRAIN = str(Path(__file__).with_name("train.py"))
+#: The example of a script on several machines, and what it prints after 20 steps with a rank on each of two.
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "cluster.py")
+EXAMPLE_SAYS = ["2 ranks on n1 n2", "weight 1.318 after 20 steps"]
 #: The home of a user, the same directory on all machines.
 HOME = "/tmp/shared/home"
 #: What the script prints where the hosts are in the order of the machines.

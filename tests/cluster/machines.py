@@ -15,6 +15,7 @@ is made outside of namespaces.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Machine", "Switch", "machines", "why_not"]
+__all__ = ["Machine", "Switch", "machines", "why_not", "why_not_delayed"]
 
 _DAY = 86_400
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -74,13 +75,16 @@ class Machine:
             [*switch.inside, "unshare", *namespaces, *offsets, "--fork", "--kill-child",
              sys.executable, "-I", "-c", _INIT],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
-        assert self._init.stdout is not None
-        assert self._init.stdout.readline() == b"up\n"
-        self.pid = _child_of(self._init.pid)
-        self._make_files()
-        self._connect()
+        try:
+            self.pid = _child_that_is_up(self._init)
+            self._make_files()
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
 
     def command(self, *words: str | os.PathLike[str]) -> list[str]:
         """Return the command that runs ``words`` there."""
@@ -290,17 +294,22 @@ class Switch:
         self._keeper = subprocess.Popen(
             ["unshare", *user, "--net", "--fork", "--kill-child", "sh", "-c", "echo up; exec sleep infinity"],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        assert self._keeper.stdout is not None
-        assert self._keeper.stdout.readline() == b"up\n"
-        #: What a command begins with that runs inside.
-        self.inside = ["nsenter", "--target", str(_child_of(self._keeper.pid)), *(["--user"] if user else []), "--net"]
-        self.run("ip", "link", "set", "lo", "up")
-        # Without an address of its own it takes that of one of its ports, and another one when these change.
-        self.run("ip", "link", "add", "bridge0", "address", "02:00:00:00:00:fe", "type", "bridge")
-        self.run("ip", "addr", "add", "10.7.0.254/24", "dev", "bridge0")
-        self.run("ip", "link", "set", "bridge0", "up")
+        try:
+            #: What a command begins with that runs inside.
+            self.inside = ["nsenter", "--target", str(_child_that_is_up(self._keeper)), "--net"]
+            if user:  # whose groups nobody but root can set
+                self.inside += ["--user", "--preserve-credentials"]
+            self.run("ip", "link", "set", "lo", "up")
+            # Without an address of its own it takes that of one of its ports, and another one when these change.
+            self.run("ip", "link", "add", "bridge0", "address", "02:00:00:00:00:fe", "type", "bridge")
+            self.run("ip", "addr", "add", "10.7.0.254/24", "dev", "bridge0")
+            self.run("ip", "link", "set", "bridge0", "up")
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, *words: str) -> None:
         """Run a command in its namespace."""
@@ -316,8 +325,11 @@ class Switch:
         self._keeper.communicate()
 
 
-def _child_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+def _child_that_is_up(process: subprocess.Popen[bytes]) -> int:
+    """Return the pid of the child of a process, which says that it is up. Raises AssertionError: it does not."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n", process.communicate()[1].decode().strip()
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
 
 
 @contextlib.contextmanager
@@ -335,12 +347,26 @@ def machines(count: int, *, shares: bool = False) -> Iterator[list[Machine]]:
         yield made
 
 
+@functools.cache
 def why_not() -> str:
     """Return why machines cannot be made here; "" if they can."""
     for tool in ("unshare", "nsenter", "ip", "bridge"):
         if shutil.which(tool) is None:
             return f"the program {tool} is not installed"
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    words: Sequence[str] = ["unshare", *user, "--net", "--pid", "--mount", "--uts", "--time", "--fork", "--mount-proc"]
-    done = subprocess.run([*words, "ip", "link", "add", "bridge0", "type", "bridge"], capture_output=True, text=True)
-    return "" if done.returncode == 0 else f"namespaces are not allowed here: {done.stderr.strip()}"
+    try:
+        with machines(1):
+            return ""
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.strip()
+    except AssertionError as error:
+        why = str(error)
+    return f"namespaces are not allowed here: {why}"
+
+
+def why_not_delayed() -> str:
+    """Return why a machine cannot have a slow cable (`Machine.delay`); "" if it can."""
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/net/tun cannot be opened: {error.strerror}"
+    return ""

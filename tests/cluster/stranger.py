@@ -86,11 +86,15 @@ def context(shown: Certificate | None) -> ssl.SSLContext:
     return made
 
 
-def greet(door: Door, shown: Certificate | None) -> ssl.SSLSocket:
+def greet(
+    door: Door, shown: Certificate | None, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
+) -> ssl.SSLSocket:
     """Ask for a door, and make TLS. Raises OSError."""
     sock = dial(door)
     sock.sendall(preface(door[3]))
-    return context(shown).wrap_socket(sock)
+    made = context(shown)
+    made.maximum_version = newest
+    return made.wrap_socket(sock)
 
 
 def tls(shown: Callable[[], Certificate | None]) -> Kind:
@@ -105,6 +109,16 @@ def tls(shown: Callable[[], Certificate | None]) -> Kind:
         return outcome(sock)
 
     return attack
+
+
+def old_tls(door: Door, certificate: Certificate) -> tuple[int, bool]:
+    """Make TLS 1.2, with the certificate of the program."""
+    try:
+        sock = greet(door, certificate, ssl.TLSVersion.TLSv1_2)
+        sock.sendall(ClientHandshake(b"w" * 32, door[4], door[5]).hello())
+    except (ssl.SSLError, ConnectionError):
+        return 0, True
+    return outcome(sock)
 
 
 def wrong_secret(door: Door, certificate: Certificate) -> tuple[int, bool]:
@@ -152,6 +166,7 @@ KINDS: dict[str, Kind] = {
     "half of a record": clear(lambda door: preface(door[3]) + b"\x16\x03\x01\x02\x00\x01"),
     "no certificate": tls(lambda: None),
     "another certificate": tls(make_certificate),
+    "TLS 1.2": old_tls,
     "a wrong secret": wrong_secret,
     "much": much,
     "silent": silent,

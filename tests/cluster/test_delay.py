@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import Cluster
+from tests.cluster.machines import why_not_delayed
 from tests.cluster.test_loss import begun
 from tests.cluster.test_two_machines import ARRAYS
 from tests.support.waiting import wait_until
@@ -16,7 +17,7 @@ from tests.support.waiting import wait_until
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.row("H7"),
-    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
+    pytest.mark.skipif(bool(why_not_delayed()), reason=why_not_delayed()),
 ]
 #: Seconds from the script to a machine; from one machine to the other it is twice as long.
 DELAY = 0.15

@@ -1,19 +1,19 @@
-"""``examples/cluster.py`` on two machines: one script, started by variables of a launcher, and by ssh."""
+"""``examples/cluster.py`` on two machines: one script, started by torchrun, by variables, and by ssh.
+
+The tests of SLURM, Open MPI and Ray start it, too.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.cluster.conftest import Cluster
+from tests.cluster.launched import EXAMPLE, EXAMPLE_SAYS
 from tests.cluster.sshd import CLIENT, sshd, why_no_ssh
 from tests.cluster.test_launch import LAUNCH, Launch
-
-EXAMPLE = str(Path(__file__).parents[2] / "examples" / "cluster.py")
-#: What it prints, with two ranks whose targets are 1 and 2.
-SAID = ["2 ranks on n1 n2", "weight 1.318 after 20 steps"]
 
 
 @pytest.mark.slow
@@ -26,7 +26,24 @@ def test_launched(cluster: Cluster) -> None:
     finally:
         launch.end()
     assert (first, second) == (0, 0), err + other
-    assert out.splitlines() == SAID
+    assert out.splitlines() == EXAMPLE_SAYS
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_by_torchrun(cluster: Cluster) -> None:
+    """By its own store, as the home is not shared."""
+    launch = Launch(cluster.machines)
+    try:
+        for index in range(2):
+            words = ["--nnodes", "2", "--node-rank", str(index), "--nproc-per-node", "1"]
+            words += ["--master-addr", "n1", "--master-port", "29555", "-m", "meshrt", "launch", EXAMPLE, "20"]
+            launch.start(index, sys.executable, "-m", "torch.distributed.run", *words, CUDA_VISIBLE_DEVICES="")
+        (first, out, err), (second, _, other) = launch.ended()
+    finally:
+        launch.end()
+    assert (first, second) == (0, 0), err + other
+    assert out.splitlines() == EXAMPLE_SAYS
 
 
 @pytest.mark.nightly
@@ -45,4 +62,4 @@ def test_by_ssh(cluster: Cluster) -> None:
         command = first.command("env", "HOME=/tmp/home", path, sys.executable, EXAMPLE, "20", "ssh", "n1", "n2")
         done = cluster.run(command, {})
         assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == SAID
+        assert done.stdout.splitlines() == EXAMPLE_SAYS

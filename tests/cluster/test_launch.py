@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+import meshrt
+from meshrt.engine.joining import invited_by
 from meshrt.engine.launch.shared_file import SharedFile
 from meshrt.mesh.invitations import known_invitation
 from tests.cluster.conftest import Cluster
 from tests.cluster.machines import Machine, machines
+from tests.cluster.seen import forms, forms_of, places
 from tests.support.waiting import wait_until
 
 SCRIPT = str(Path(__file__).with_name("launch_script.py"))
@@ -67,6 +70,8 @@ class Launch:
 
     def end(self) -> None:
         """End what a test has left."""
+        for machine in self._machines:
+            machine.end_processes()
         for process in self.processes:
             process.kill()
             process.communicate()
@@ -138,16 +143,47 @@ def test_by_a_file_that_both_see_and_an_earlier_job_has_left(launch: Launch, sha
     assert list(shared.iterdir()) == []
 
 
-@pytest.mark.nightly
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_by_torchrun_and_its_own_rendezvous(launch: Launch) -> None:
-    for index in (0, 1):
-        words = ["--nnodes", "2", "--node-rank", str(index), "--nproc-per-node", "1"]
-        words += ["--master-addr", "n1", "--master-port", "29555", "-m", "meshrt", "launch", SCRIPT, "calls", "-x"]
-        launch.start(index, sys.executable, "-m", "torch.distributed.run", *words)
-    (status, out, err), (other, *_) = launch.ended()
-    assert (status, other) == (0, 0), err
-    assert out.splitlines() == DONE
+#: Prints what is in torch's store that another process serves.
+_STORED = """
+from torch.distributed import TCPStore
+print(TCPStore("n1", 29600, None, False, wait_for_workers=False).get("meshrt/launch/0").decode())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["a secret file", "a file that both see", "torch's store"])
+def test_secrets_are_in_no_argument_environment_or_file(
+    way: str, launch: Launch, cluster: Cluster, shared: Path
+) -> None:
+    """Neither what the hosts join with, nor what the program has, once they have joined."""
+    variables = {"MESHRT_HOSTS": "2"}
+    if way == "a secret file":
+        variables |= launch.known(0)
+        launch.secret(1)
+    elif way == "a file that both see":
+        variables |= {"MESHRT_JOB": "mine", "MESHRT_RENDEZVOUS": str(shared)}
+    elif importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    else:
+        variables |= {"MASTER_ADDR": "n1", "MASTER_PORT": "29600"}
+    first = launch.start(0, *LAUNCH, SCRIPT, "secrets", **variables | {"MESHRT_INDEX": "0"})
+    assert first.stdout is not None
+    assert first.stdout.readline().startswith(b"argv")
+    if way == "a secret file":
+        secrets = [b"0123456789abcdef"]
+    elif way == "torch's store":
+        done = cluster.machines[0].run(sys.executable, "-c", _STORED)
+        assert done.returncode == 0, done.stderr
+        secrets = forms_of(invited_by(bytes.fromhex(done.stdout)))
+    else:
+        secrets = forms_of(invited_by(SharedFile(shared / "job-mine").fetch() or b""))
+    launch.start(1, *LAUNCH, SCRIPT, "secrets", **variables | {"MESHRT_INDEX": "1"})
+    said = next(line for line in first.stdout if line.startswith(b"secrets")).split()
+    secrets += forms(*(bytes.fromhex(each.decode()) for each in said[1:]))
+    found = {name: text for name, text in places(cluster.machines).items() if not name.endswith("/tmp/secret")}
+    assert sum(b"launch" in text for text in found.values()) and sum(b"agent_main" in text for text in found.values())
+    assert not [name for name, text in found.items() for secret in secrets if secret in text]
+    assert list(shared.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -173,6 +209,31 @@ def test_hosts_that_do_not_come_and_a_host_0_that_does_not(launch: Launch) -> No
     assert status == 1
     assert "meshrt launch: host 0 was not found for" in err
     assert "n1 port 40000: Connection refused (MESHRT_ROOT=n1:40000)" in err
+
+
+def test_a_host_with_another_meshrt_is_one_error_at_once(launch: Launch, cluster: Cluster) -> None:
+    package = Path(meshrt.__file__).parent
+    edit = "sed -i \"s/^__version__ = .*/__version__ = '9.9.9'/\" /tmp/home/meshrt/__init__.py"
+    other = f"cp -r {package} /tmp/home/ && {edit}"
+    done = cluster.machines[1].run("sh", "-c", other)
+    assert done.returncode == 0, done.stderr
+    launch.start(0, *LAUNCH, "--timeout", "40", SCRIPT, "calls", **launch.known(0))
+    launch.start(1, *LAUNCH, SCRIPT, "calls", PYTHONPATH="/tmp/home", **launch.known(1))
+    (status, out, err), (other_status, _, other_err) = launch.ended()
+    why = f"host n2 has meshrt 9.9.9, the script meshrt {meshrt.__version__}; expected the same version"
+    assert (status, err.count(why), err.splitlines()[-1]) == (1, 1, f"meshrt.errors.SpawnError: {why}")
+    assert "places" not in out
+    assert (other_status, other_err) == (1, f"{why}\n")
+
+
+def test_a_host_that_cannot_make_the_certificate_says_what_it_needs(launch: Launch) -> None:
+    """With a secret file each host makes the certificate of the program."""
+    without = "import sys; sys.modules['cryptography'] = None; import meshrt.cli; sys.exit(meshrt.cli.main())"
+    launch.start(1, sys.executable, "-c", without, "launch", SCRIPT, "calls", **launch.known(1))
+    status, _, err = launch.ended()[0]
+    assert status and "Traceback" not in err
+    assert "meshrt launch: host n2 cannot make the certificate of the program, which needs the package crypto" in err
+    assert f"; install it for {sys.executable}. Each host needs it where a secret file is used" in err
 
 
 def test_the_others_end_when_host_0_is_killed(launch: Launch, cluster: Cluster) -> None:

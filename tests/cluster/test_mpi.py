@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.cluster.joined_jobs import check_failure, check_look
-from tests.cluster.launched import RANKS, TRAIN, Launched, fixtures, launched
+from tests.cluster.launched import EXAMPLE, EXAMPLE_SAYS, RANKS, TRAIN, Launched, fixtures, launched
 from tests.cluster.sshd import CLIENT, sshd, why_no_ssh
 from tests.support.waiting import wait_until
 
@@ -56,6 +56,14 @@ def test_the_script_may_run_on_another_machine_than_mpirun(cluster: Launched) ->
     done = cluster.run(*words, "calls")
     assert done.returncode == 0, done.stderr
     assert "the script is on n2" in done.stdout
+
+
+def test_the_example(cluster: Launched) -> None:
+    """Without sizes: where there are no GPUs, a rank on each host."""
+    done = cluster.run(*MPIRUN[:-1], EXAMPLE, "20")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == EXAMPLE_SAYS
+    cluster.wait_until_empty()
 
 
 @pytest.mark.slow

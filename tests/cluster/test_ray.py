@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 
 import meshrt
+from tests.cluster.launched import EXAMPLE, EXAMPLE_SAYS
 from tests.cluster.machines import Machine, machines
 from tests.support.waiting import wait_until
 
@@ -114,6 +115,15 @@ def test_each_host_of_a_mesh_is_a_node(cluster: Cluster) -> None:
         "without hosts 2",
     ]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_example(cluster: Cluster) -> None:
+    done = cluster.head.run("env", "CUDA_VISIBLE_DEVICES=", sys.executable, EXAMPLE, "20", "ray", "2", timeout=200)
+    assert done.returncode == 0, done.stderr
+    ranks, weight = done.stdout.splitlines()
+    assert ranks.startswith("2 ranks on n") and len(set(ranks.split()[3:])) == 2, "Ray says which nodes"
+    assert weight == EXAMPLE_SAYS[1]
 
 
 @pytest.mark.nightly

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.cluster.joined_jobs import check_failure, check_look
-from tests.cluster.launched import RANKS, TRAIN, Launched, fixtures, launched
+from tests.cluster.launched import EXAMPLE, EXAMPLE_SAYS, RANKS, TRAIN, Launched, fixtures, launched
 from tests.cluster.slurm import CONFIGURATION, slurm, why_no_slurm
 from tests.support.programs import ROOT
 from tests.support.waiting import wait_until
@@ -50,6 +50,14 @@ def test_without_sizes_there_is_a_rank_for_each_gpu_that_slurm_gives(cluster: La
     done = cluster.run("srun", "-N2", "--ntasks-per-node=1", "--gpus-per-node=1", *SRUN[3:], "gpus")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:2] == ["rank 0 is on n1", "rank 1 is on n2"]
+    cluster.wait_until_empty()
+
+
+def test_the_example(cluster: Launched) -> None:
+    """Without sizes: where there are no GPUs, a rank on each host."""
+    done = cluster.run(*SRUN[:-1], EXAMPLE, "20")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == EXAMPLE_SAYS
     cluster.wait_until_empty()
 
 

@@ -10,11 +10,13 @@ import sys
 import pytest
 
 from tests.cluster.conftest import PROGRAM, Cluster
+from tests.cluster.seen import forms, places
 from tests.cluster.sshd import CLIENT, sshd, why_no_ssh
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(bool(why_no_ssh()), reason=why_no_ssh())
 
+GUARDED = PROGRAM.with_name("guarded.py")
 #: A program whose rank stops.
 STOPPED = """
 import socket
@@ -41,6 +43,24 @@ def test_a_script_on_one_machine_starts_agents_on_both(cluster: Cluster) -> None
         assert done.returncode == 1
         assert "the agent of host nowhere has ended before it joined, with exit status 255" in done.stderr
         assert "Could not resolve hostname nowhere" in done.stderr
+
+
+@pytest.mark.slow
+def test_secrets_are_in_no_argument_environment_or_file(cluster: Cluster) -> None:
+    """The words of ``ssh`` are seen on both machines, and by all users there."""
+    first = cluster.machines[0]
+    agents = json.dumps({machine.name: ["ssh", *CLIENT, machine.name] for machine in cluster.machines})
+    with sshd(cluster.machines):
+        words = ["env", f"AGENTS={agents}", "HOME=/tmp/home", sys.executable, str(GUARDED)]
+        program = first.start(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert program.stdout is not None
+        told = json.loads(program.stdout.readline())
+        secrets = forms(bytes.fromhex(told["secret"]), told["certificate"][1].encode())
+        found = places(cluster.machines)
+        assert sum(b"agent_main" in text for text in found.values()) >= 4, "the words of ssh, and the agents"
+        assert not [place for place, text in found.items() for secret in secrets if secret in text]
+        program.communicate(timeout=60)
+        assert program.returncode == 0
 
 
 @pytest.mark.nightly

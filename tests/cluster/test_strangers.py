@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.cluster.conftest import Cluster
-from tests.cluster.machines import Machine
+from tests.cluster.seen import forms, places
 from tests.cluster.stranger import KINDS
 from tests.cluster.test_loss import tell
 from tests.support.programs import ROOT
@@ -36,10 +35,7 @@ class Guarded:
         assert self._told, self.program.communicate()
         told = json.loads(self._told)
         self.doors = [door[0] for door in told["doors"]]
-        key = told["certificate"][1].encode()
-        secret = bytes.fromhex(told["secret"])
-        #: What nobody may see: the secret in two forms, and a line of the key.
-        self.secrets = [secret, secret.hex().encode(), key.splitlines()[1]]
+        self.secrets = forms(bytes.fromhex(told["secret"]), told["certificate"][1].encode())
         pids = [self.program.pid, *(pid for machine in cluster.machines for pid in machine.processes())]
         self.processes = [psutil.Process(pid) for pid in pids]
 
@@ -80,26 +76,13 @@ def guarded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard
     assert made.program.returncode == 0, out + err
 
 
-def files_of(machine: Machine) -> Iterator[bytes]:
-    """Yield what the files hold that a machine has for itself."""
-    for place in ("tmp", "run", "dev/shm"):
-        for path in Path(f"/proc/{machine.pid}/root/{place}").rglob("*"):
-            if path.is_file() and not path.is_symlink() and "shared" not in path.parts:
-                yield path.read_bytes()
-
-
 @pytest.mark.slow
 def test_the_secrets_of_agents_are_in_no_argument_environment_or_file(guarded: Guarded, cluster: Cluster) -> None:
     """The agents are started by a command, as ssh starts them: they read their invitation."""
-    places = [
-        Path(f"/proc/{process.pid}/{name}").read_bytes()
-        for process in [*guarded.processes, *psutil.Process(guarded.program.pid).children(recursive=True)]
-        for name in ("cmdline", "environ")
-    ]
-    assert sum(b"agent_main" in place for place in places) >= 4, "the commands, and the agents"
-    for machine in cluster.machines:
-        places += files_of(machine)
-    assert not [place[:200] for place in places for secret in guarded.secrets if secret in place]
+    own = psutil.Process(guarded.program.pid)
+    found = places(cluster.machines, [own.pid, *(child.pid for child in own.children(recursive=True))])
+    assert sum(b"agent_main" in text for text in found.values()) >= 4, "the commands, and the agents"
+    assert not [place for place, text in found.items() for secret in guarded.secrets if secret in text]
 
 
 ALL_BUT_SILENT = [kind for kind in KINDS if kind != "silent"]

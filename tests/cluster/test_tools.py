@@ -20,9 +20,9 @@ NEXT = f"working.py:{marked_line(str(WORKING), 'next')}"
 
 #: Commands that look at running ranks, and what is among the things that they print.
 LOOKS = [
-    (["ps", "--seconds", "60"], ["4: 4 running", "mesh{hosts=2,gpus=2} worker,helper,asker"]),
-    (["ps", "--seconds", "60", "-vv"], ["| n1 ", "| n2 ", "MiB"]),
-    (["ps", "--seconds", "60", "--json"], ['"states": {"running": 4}']),
+    (["ps", "--timeout", "60"], ["4: 4 running", "mesh{hosts=2,gpus=2} worker,helper,asker"]),
+    (["ps", "--timeout", "60", "-vv"], ["| n1 ", "| n2 ", "MiB"]),
+    (["ps", "--timeout", "60", "--json"], ['"states": {"running": 4}']),
     (["list", "all"], ["| worker ", "| n1 ", "| n2 "]),
     (["status"], ["hosts=2, gpus=2", "4 ranks alive", "worker 0-3: running"]),
     (["names"], ["worker", "helper", "asker", "dimensions: hosts, gpus"]),

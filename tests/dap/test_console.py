@@ -94,7 +94,7 @@ def test_a_breakpoint_that_is_typed_goes_with_the_ide() -> None:
         with served.ide(meshRanks="0") as ide:
             (rank,) = ide.children(1)
             said = rank.evaluate(f"mesh break debugged.py:{AFTER}")
-            assert "until the IDE of process" in said and "stop at what is set in the editor" in said
+            assert "until the IDE of process" in said and "stop at the breakpoints of the editor" in said
             # It is the debugger's: one that the IDE has runs through.
             call = trainer.step.call(1)
             prompt.wait("trainer", "ranks(1)")

@@ -122,7 +122,7 @@ def test_a_place_that_cannot_be_had(tmp_path: Path, capsys: pytest.CaptureFixtur
             (["--socket", "ide", "--write-launch-json"], 2, "launch.json names a port; a unix socket has no entry"),
             (["--socket", "ide", "--no-serve"], 2, "launch.json names a port; a unix socket has no entry"),
             (["--socket", str(tmp_path / "file")], 2, "file is not a socket"),
-            (["--socket", str(tmp_path / "nowhere" / "ide")], 1, "cannot be listened at: No such file or directory"),
+            (["--socket", str(tmp_path / "nowhere" / "ide")], 2, "cannot be made: there is no directory"),
             (["--socket", str(tmp_path / ("x" * 120))], 1, "cannot be listened at: AF_UNIX path too long"),
             (["--port", "0", "--write-launch-json", str(tmp_path)], 2, "is not a launch.json (Expecting"),
             (["--port", str(port)], 1, f"{port} cannot be listened at: Address already in use; --port 0 takes any"),

@@ -36,6 +36,8 @@ class Recorder:
     def write(self, text: str) -> None:
         self.shown += text
 
+    page = write
+
     def notice(self, text: str) -> None:
         self.notices.append(text)
 

@@ -94,7 +94,7 @@ def test_no_program() -> None:
     assert done.stderr.startswith("meshrt debug: no meshrt program of this user is running")
     for named in (["1"], ["--pid", "1"]):
         done = run_python("-m", "meshrt.debug", *named)
-        assert done.returncode == 2 and done.stderr.startswith("meshrt debug: process 1 is not a meshrt")
+        assert done.returncode == 2 and done.stderr.startswith("meshrt debug: PID 1 is not a meshrt")
     for more, expected in (
         (["--pid", "2"], "expected RUN or --pid RUN, not both"),
         (["--open", "f"], "cannot be combined with RUN"),
@@ -143,7 +143,7 @@ def test_a_program_that_does_not_answer_is_waited_for_and_named() -> None:
             try:
                 me.sees(
                     f"process {other.pid} does not answer yet "
-                    f"(a signal has stopped it; kill -CONT {other.pid} lets it go on); waiting, Ctrl-C ends this"
+                    f"(a signal has stopped it; kill -CONT {other.pid} resumes it); waiting, Ctrl-C ends this"
                 )
             finally:
                 other.send_signal(signal.SIGCONT)

@@ -21,7 +21,7 @@ LATER = sys.version_info >= (3, 12)
 
 
 class Again(Actor):
-    """Waits in calls that a person steps over; ``self.pair[1].send(b"x")`` lets it go on."""
+    """Waits in calls that a person steps over; ``self.pair[1].send(b"x")`` resumes it."""
 
     def __init__(self) -> None:
         self.pair = socket.socketpair()
@@ -464,7 +464,8 @@ def test_exceptions_that_cannot_be_shown(how: str, headline: str) -> None:
             assert me("p secret") == "3\n"
             for command in ("n", "next", "s", "step", "r", "return", "unt", "until", "j 3", "jump 3"):
                 assert me(command) == (
-                    "*** nothing is left to step here: the endpoint has raised; `c` delivers the exception\n"
+                    "*** nothing is left to step here: the endpoint has raised; "
+                    "`c` passes the exception to the caller\n"
                 )
             me("c")
             with pytest.raises(ActorError):

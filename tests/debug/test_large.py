@@ -56,7 +56,7 @@ def test_a_thousand_ranks_that_run() -> None:
         failing = mesh.fail.call((13,))
         me.wait("w", "ranks(13)", seconds=WAIT)
         assert "post-mortem" in me("list post-mortem")
-        assert me("logs w") == "[0-1023] (nothing)\n"
+        assert me("logs w") == "1024 ranks of w (0-1023): no line printed\n"
         me("continue")
     with pytest.raises(ActorError, match="rank 13 is bad"):
         failing.get(WAIT)

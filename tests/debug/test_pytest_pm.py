@@ -86,7 +86,7 @@ def test_a_prompt_opens_on_the_root_cause_of_each_test_that_fails_by_a_rank(tmp_
 def test_it_is_refused_where_nobody_types(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0\n")
     for options, why in {
-        (): "--meshrt-pm opens a prompt, and standard input and output are no terminal",
+        (): "--meshrt-pm needs a terminal as standard input and output",
         ("-n", "2"): "--meshrt-pm needs one process at a terminal: add -n 0",
     }.items():
         done = run_python("-m", "pytest", "-q", *OPTIONS, *options, cwd=tmp_path)

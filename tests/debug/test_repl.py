@@ -431,6 +431,36 @@ def test_a_long_answer_in_a_shell_is_shown_by_the_pager(waiting: Path) -> None:
         program.child.sendintr()
 
 
+def test_a_long_answer_at_the_prompt_is_shown_by_the_pager(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        with screen("-m", "meshrt.debug", MESHRT_PAGER="sed s/^/paged:/") as me:
+            me.sees(PROMPT)
+            me.types("pp -v debugee ranks(0) list(range(200))")
+            me.sees("paged: 198,", PROMPT)
+            me.types("pp -v debugee ranks(0) list(range(20))")
+            assert "paged" not in me.sees(" 18,", PROMPT)
+            me.types("help")
+            assert "paged" not in me.sees("`help COMMAND`", PROMPT)
+            me.types("quit")
+            me.ends()
+        program.child.sendintr()
+
+
+def test_colours_at_the_prompt_and_without_them(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        for no_colour in ("", "1"):
+            with screen("-m", "meshrt.debug", NO_COLOR=no_colour) as me:
+                me.sees(PROMPT)
+                me.types("p debugee ranks(0) 40 + 2")
+                me.child.expect(r"\[0\](\x1b\[0m)? 42")
+                assert bool(me.child.match[1]) is not bool(no_colour)
+                me.types("quit")
+                me.ends()
+        program.child.sendintr()
+
+
 def test_help_of_everything() -> None:
     proc_mesh(gpus=1)
     with person() as me:

@@ -20,13 +20,14 @@ from meshrt.inspect.programs import NoProgram, choose
 from meshrt.transport import tools
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
+from tests.debug.pty_harness import screen
 from tests.support.pausing import paused
 from tests.support.programs import ROOT, another_program, environment, run_python
 from tests.support.waiting import wait_until
 
 WAIT = 20
 #: An option of ``ps``: on a busy machine a program may take longer to answer than a person wants to wait.
-PATIENT = ("--seconds", "1000")
+PATIENT = ("--timeout", "1000")
 #: On standard error: the programs of these tests say on the other one how far they are.
 PRINTING = """
 import sys
@@ -78,6 +79,10 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         with paused(other.pid):
             record = ps("-v", code=1)
             shown = meshrt("ps", *PATIENT, code=1)
+            with screen("-m", "meshrt", "ps", *PATIENT, COLUMNS="60") as terminal:
+                narrow = [line.rstrip() for line in terminal.ends().splitlines()]
+        assert max(map(len, narrow)) <= 60 and terminal.code == 1
+        assert "does not answer: stopped by a signal;" in " ".join(line.strip() for line in narrow)
         page = (ROOT / "docs" / "commands.md").read_text()
         assert all(
             f'"{key}"' in page for key in {*record, *own(record), *own(record)["meshes"][0]} - {"rows", "left_out"}
@@ -128,6 +133,44 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
     wait_until(lambda: [mesh["states"] for mesh in own(ps())["meshes"]] == every, WAIT)
 
 
+WAITING = """
+import time
+from meshrt import Actor, endpoint, proc_mesh
+
+class Trainer(Actor):
+    @endpoint
+    def step(self):
+        time.sleep(100)  # @here
+
+def train():
+    trainers.slice(n=slice(0, 2)).step.call().get()  # @waits
+
+trainers = proc_mesh(n=3).spawn("trainer", Trainer)
+train()
+"""
+
+
+@pytest.mark.slow
+def test_ps_and_status_say_what_the_script_waits_for(tmp_path: Path) -> None:
+    script = tmp_path / "waiting.py"
+    script.write_text(WAITING)
+    lines = WAITING.splitlines()
+    waits, here = (next(n for n, line in enumerate(lines, 1) if mark in line) for mark in ("@waits", "@here"))
+    said = re.compile(
+        rf"the script \({re.escape(str(script))}:{waits}\) waits for trainer\.step\(\) of ranks 0-1, "
+        rf"blocked at \S*waiting\.py:{here}, in step, for \d+ s$",
+        re.MULTILINE,
+    )
+    with subprocess.Popen([sys.executable, str(script)], env=environment(), stderr=subprocess.PIPE) as program:
+        try:
+            wait_until(lambda: said.search(meshrt("ps", *PATIENT)), WAIT, "ps says it")
+            for words in (["ps", *PATIENT, "-v"], ["status"], ["debug", "-c", "status"]):
+                assert said.search(meshrt(*words)), words
+        finally:
+            program.kill()
+            program.communicate()
+
+
 @pytest.mark.slow
 def test_programs_that_have_failed_are_pointed_at() -> None:
     assert "no meshrt program of this user is running" in meshrt("ps", *PATIENT)
@@ -160,7 +203,7 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
                 in run_python("-m", "meshrt", "postmortem", name, "--list").stderr
             )
             assert json.loads(meshrt("postmortem", name, "--list", "--json"))["running"] == other.pid
-            assert json.loads(meshrt("postmortem", name, "--rank", "0", "--json"))["running"] == other.pid
+            assert json.loads(meshrt("postmortem", name, "--ranks", "0", "--json"))["running"] == other.pid
         relative = run_python("-m", "meshrt", "postmortem", "failure-1.json", cwd=found.run_directory)
         assert f"it still runs (pid {other.pid})" in relative.stderr
         other.communicate("\n", timeout=WAIT)
@@ -189,9 +232,7 @@ def test_one_program_of_several() -> None:
     with another_program() as other:
         (program,) = ps(str(other.pid))["programs"]
         assert program["pid"] == other.pid and "failed 0 s" not in meshrt("ps", program["program"])
-        assert "'other' is not a meshrt program of this user; name one by its id or its pid: pid" in meshrt(
-            "ps", "other", code=2
-        )
+        assert "'other' is not a meshrt program; name one by its id or its pid: pid" in meshrt("ps", "other", code=2)
         assert "no command 'postmortm'; did you mean 'postmortem'?" in meshrt("postmortm", code=2)
         assert "choose one with meshrt p -p RUN" in meshrt("p", "trainer", "self.x", code=2)
         begin = program["program"][:4]
@@ -311,7 +352,7 @@ def test_a_program_is_named_by_pid_id_or_directory() -> None:
     assert program is not None
     for name in ("", str(program.pid), program.run_id, str(program.run_directory)):
         assert choose(name, how="--pid") == program
-    with pytest.raises(NoProgram, match=f"'other' is not a .* of this user; .*: pid {program.pid}: .*{program.run_id}"):
+    with pytest.raises(NoProgram, match=f"'other' is not a meshrt program; .*: pid {program.pid}: .*{program.run_id}"):
         choose("other", how="--pid")
 
 

@@ -58,7 +58,10 @@ def test_a_person_sees_an_actor_where_it_lives() -> None:
         rows = [line.split() for line in me("list all").splitlines() if line.startswith(("| head", "| stages"))]
         assert [(row[1], row[3]) for row in rows] == [("head", "0"), ("head", "2"), ("stages", "1"), ("stages", "3")]
         assert "{'pp': 1}" in me("list all stages")
-        assert me("where head").startswith("2 ranks of work") and me("logs stages") == "[1,3] (nothing)\n"
+        assert (
+            me("where head").startswith("2 ranks of work")
+            and me("logs stages") == "2 ranks of stages (1,3): no line printed\n"
+        )
         assert "[1,3]" not in me("break head.work")  # nothing is pending where the actor does not live
         me("clear all")
 

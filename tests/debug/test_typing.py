@@ -102,7 +102,12 @@ def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:
         me.types("cast w ranks(:) n")
         me.sees("7/8 answered, waiting for 3; Ctrl-C ends the wait")
         me.child.sendintr()
-        me.sees("[0-2,4-7]\n> ", f"waits.py({line_of('stepped')})slow()", "waiting for 3: they are left", PROMPT)
+        me.sees(
+            "[0-2,4-7]\n> ",
+            f"waits.py({line_of('stepped')})slow()",
+            "waiting for 3: this command waits for them no longer",
+            PROMPT,
+        )
         me.types("cast w ranks(:) p 1")
         me.sees("[0-2,4-7] 1\n", "rank 3 of w: runs since it was resumed (stepping)", PROMPT)
         me.types("where w ranks(3)")

@@ -18,7 +18,7 @@ def line_of(name: str) -> int:
 
 
 class Trains(Actor):
-    """``p w self.go.set()`` lets it go on."""
+    """``p w self.go.set()`` resumes it."""
 
     def __init__(self) -> None:
         self.rank = current_rank().rank

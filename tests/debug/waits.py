@@ -33,7 +33,7 @@ def failing_setup() -> None:
 
 
 class Waits(Actor):
-    """``p worker self.go.set()`` lets it go on."""
+    """``p worker self.go.set()`` resumes it."""
 
     def __init__(self) -> None:
         self.rank = current_rank().rank

@@ -21,7 +21,7 @@ def line_of(name: str) -> int:
 
 
 class Worker(Actor):
-    """Works until a person, by an expression or at a prompt, lets it go on."""
+    """Works until a person, by an expression or at a prompt, resumes it."""
 
     def __init__(self) -> None:
         self.rank = current_rank().rank

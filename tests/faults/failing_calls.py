@@ -1,7 +1,8 @@
 """A program in which one system call after the other fails, in one of its processes, and what becomes of it.
 
 Run with the library of `tests.support.callfaults`. Each cell is a process, a call, an error and the how-manieth call
-fails. In each, a round of work is done: calls, an array, a new actor, a new mesh. Then another one, undisturbed.
+fails. In each, a round of work is done: an endpoint fails, a tool asks, calls, an array, an object that is spilled, a
+new actor, a new mesh. Then another one, undisturbed. Other cells are of a program that begins, or ends.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 import meshrt
-from meshrt import ActorMesh, CallTimeout, MeshError, ProcMesh, endpoint, proc_mesh
+from meshrt import ActorError, ActorMesh, CallTimeout, MeshError, ProcMesh, endpoint, proc_mesh
+from meshrt.transport.process import current_runtime
+from meshrt.transport.tools import connect, programs
+from meshrt.wire.clients import ActorsOf
 from tests.faults.actors import Victim
 from tests.faults.watch import agents, is_alive, runtime_directories
-from tests.support.callfaults import ERRORS, LEFT_OUT, CallFaults
+from tests.support.callfaults import ERRORS, LEFT_OUT, OF_FILES, CallFaults
 from tests.support.footprint import marked_processes
 
 __all__ = ["Cell", "main"]
@@ -47,6 +51,21 @@ class Worker(Victim):
     def print(self, text: str) -> None:
         print(text, flush=True)
 
+    @endpoint
+    def fail(self, text: str) -> None:
+        raise ValueError(text)
+
+    @endpoint
+    def look(self, run_id: str) -> list[str]:
+        """Return the actors of the program, as it tells a terminal."""
+        (program,) = [each for each in programs() if each.run_id == run_id]
+        with contextlib.closing(connect(program)) as tools:
+            return [actor.name for actor in tools.ask(ActorsOf(), LONG).actors]
+
+    @endpoint
+    def total(self, array: np.ndarray) -> int:
+        return int(array.sum())
+
 
 @dataclass
 class Cell:
@@ -64,6 +83,11 @@ class Cell:
     printed: str = ""
     #: What is wrong about it; "" if nothing is.
     wrong: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """As in `OF_FILES` and `LEFT_OUT`."""
+        return self.process.split()[-1], self.function, self.error
 
     def judge(self) -> None:
         """A failure names what has failed."""
@@ -104,7 +128,8 @@ class Site:
     def round(self) -> dict[str, str]:
         """Do all parts of the work; returns what has failed, and how."""
         self.number += 1
-        return self._failures({"call": self._call, "array": self._array, "actor": self._actor, "mesh": self._mesh})
+        parts = (self._fail, self._look, self._call, self._array, self._spill, self._actor, self._mesh)
+        return self._failures({part.__name__.strip("_"): part for part in parts})
 
     @staticmethod
     def _failures(parts: dict[str, Callable[[], object]]) -> dict[str, str]:
@@ -120,6 +145,20 @@ class Site:
                 failed[name] = f"ESCAPES {traceback.format_exc()}"
         return failed
 
+    def _fail(self) -> None:
+        """The failure is written to a file, a moment later."""
+        try:
+            self.workers.fail.call(f"failure {self.number}").get(LONG)
+        except ActorError as error:
+            if f"failure {self.number}" in str(error):
+                return
+            raise
+        raise AssertionError("a call of an endpoint that fails has succeeded")
+
+    def _look(self) -> None:
+        """From a rank: what fails in the root is what the root does for a terminal."""
+        assert "worker" in self.workers.slice(n=0).look.call_one(current_runtime().program_id).get(LONG)
+
     def _call(self) -> None:
         calls = [self.workers.echo.call(index) for index in range(5)]
         assert [call.get(LONG).values() for call in calls] == [[index] * 2 for index in range(5)]
@@ -128,6 +167,12 @@ class Site:
     def _array(self) -> None:
         array = np.full(1 << 17, self.number)
         assert all(value.sum() == array.sum() for value in self.workers.echo.call(array).get(LONG).values())
+
+    def _spill(self) -> None:
+        """There is no room for it in the store."""
+        array = np.full(3 << 19, self.number)
+        totals = self.workers.total.call(meshrt.put(array, spill=True)).get(LONG).values()
+        assert totals == [int(array.sum())] * 2
 
     def _actor(self) -> None:
         actor = self.mesh.spawn(f"actor{self.number}", Worker)
@@ -142,24 +187,44 @@ class Site:
         """End the program, and begin it again: directories, agents, ranks; returns what has failed, and how."""
         return self._failures({"begin": self.make, "call": self._call})
 
+    def end(self) -> dict[str, str]:
+        """End the program; returns what has failed, and how."""
+        return self._failures({"end": lambda: meshrt.shutdown_context(0.5)})
+
     def target(self, process: str) -> int:
         """Return the pid that stands for the process; negative: that of the parent."""
-        if process in ("root", "new root"):
+        if process.endswith("root"):
             return os.getpid()
         if process == "new agent":
             return -os.getpid()
         if process == "rank":
             return int(self.pids[0])
-        return self.agent if process == "agent" else -self.agent
+        return self.agent if process.endswith("agent") else -self.agent
 
     def run_beginning(self, cell: Cell) -> None:
         """Run one cell of a program that begins: it begins, or says why not, and the next one does."""
+        with self._program_of(cell):
+            with self._failing(cell):
+                cell.failed = self.begin_anew()
+            cell.met = self.faults.failed > 0
+
+    def run_ending(self, cell: Cell) -> None:
+        """Run one cell of a program that ends: it ends, or says what has failed, and leaves nothing."""
+        with self._program_of(cell):
+            if failed := self.begin_anew():
+                cell.complain(f"before: {failed}")
+            self.round()
+            with self._failing(cell):
+                cell.failed = self.end()
+            cell.met = self.faults.failed > 0
+
+    @contextlib.contextmanager
+    def _program_of(self, cell: Cell) -> Iterator[None]:
+        """A block with a program of its own; nothing of it is left, and the next program begins."""
         start = self.output.stat().st_size
         meshrt.shutdown_context(0.5)
         before = set(_open_files(os.getpid()))
-        with self.faults.failing(self.target(cell.process), cell.function, getattr(errno, cell.error), skip=cell.nth):
-            cell.failed = self.begin_anew()
-        cell.met = self.faults.failed > 0
+        yield
         meshrt.shutdown_context(0.5)
         deadline = time.monotonic() + LONG
         while True:
@@ -176,6 +241,12 @@ class Site:
             cell.complain(f"open since: {more}")
         if failed := self.begin_anew():
             cell.complain(f"afterwards: {failed}")
+
+    def _failing(self, cell: Cell) -> contextlib.AbstractContextManager[None]:
+        error = getattr(errno, cell.error)
+        return self.faults.failing(
+            self.target(cell.process), cell.function, error, skip=cell.nth, files=cell.kind in OF_FILES
+        )
 
     def _left(self) -> list[object]:
         return [*(set(marked_processes()) - self.others), *runtime_directories()]
@@ -233,7 +304,7 @@ class Site:
             time.sleep(0.01)
 
     def _disturbed_round(self, cell: Cell) -> dict[str, str]:
-        with self.faults.failing(self.target(cell.process), cell.function, getattr(errno, cell.error), skip=cell.nth):
+        with self._failing(cell):
             return self.round()
 
     def _settled(self, before: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -276,33 +347,42 @@ def main(control: str, output: str, process: str, most: int, functions: str) -> 
     """Run all cells of one process, and print each as a line to the descriptor ``TELL``."""
     report = int(os.environ["TELL"])
     site = Site(CallFaults(control), Path(output))
-    beginning = process in ("new root", "new agent")
+    work, run = {
+        "new root": (site.begin_anew, site.run_beginning),
+        "new agent": (site.begin_anew, site.run_beginning),
+        "ending root": (site.end, site.run_ending),
+        "ending agent": (site.end, site.run_ending),
+    }.get(process, (site.round, None))
     for _ in range(2):
         site.round()  # what is loaded, opened and kept the first time
-    if beginning:
-        meshrt.shutdown_context(0.5)
-    with site.faults.counting(site.target(process)):
-        failed = site.begin_anew() if beginning else site.round()
-    assert not failed, failed
-    counts = site.faults.counts()
+    counts: dict[bool, dict[str, int]] = {}
+    for files in (False, True):
+        if work == site.begin_anew:
+            meshrt.shutdown_context(0.5)
+        with site.faults.counting(site.target(process), files=files):
+            failed = work()
+        assert not failed, failed
+        counts[files] = site.faults.counts()
+        if work == site.end:
+            site.begin_anew()
     before = site.descriptors()
-    for function, count in counts.items():
-        if functions and function not in functions.split(","):
+    cells = [
+        Cell(process, name, errno.errorcode[number], 0) for name in counts[False] for number in ERRORS.get(name, ())
+    ]
+    for each in cells:
+        if each.kind in LEFT_OUT or (functions and each.function not in functions.split(",")):
             continue
-        for number in ERRORS.get(function, ()):
-            if (process.removeprefix("new "), function, errno.errorcode[number]) in LEFT_OUT:
-                continue
-            for nth in _places(count, most):
-                cell = Cell(process, function, errno.errorcode[number], nth)
-                os.write(report, (json.dumps({"begun": asdict(cell)}) + "\n").encode())
-                faulthandler.dump_traceback_later(8 * LONG, exit=True)
-                if beginning:
-                    site.run_beginning(cell)
-                else:
-                    before = site.run(cell, before)
-                faulthandler.cancel_dump_traceback_later()
-                os.write(report, (json.dumps({"cell": asdict(cell)}) + "\n").encode())
-    os.write(report, (json.dumps({"end": counts}) + "\n").encode())
+        for nth in _places(counts[each.kind in OF_FILES].get(each.function, 0), most):
+            cell = replace(each, nth=nth)
+            os.write(report, (json.dumps({"begun": asdict(cell)}) + "\n").encode())
+            faulthandler.dump_traceback_later(8 * LONG, exit=True)
+            if run is None:
+                before = site.run(cell, before)
+            else:
+                run(cell)
+            faulthandler.cancel_dump_traceback_later()
+            os.write(report, (json.dumps({"cell": asdict(cell)}) + "\n").encode())
+    os.write(report, (json.dumps({"end": counts[False]}) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -33,6 +33,11 @@ def sockets_of_this_program() -> dict[str, int]:
     return {path: os.stat(path).st_ino for path in sockets()}
 
 
+def remove(path: Path) -> None:
+    """Remove a directory at once: the program makes again what it misses, also while files are still removed."""
+    shutil.rmtree(path.rename(path.with_name("removed")))
+
+
 def files() -> set[str]:
     directory = Path(current_runtime().directory)
     return {path.name for path in directory.iterdir()} if directory.is_dir() else set()
@@ -55,7 +60,7 @@ def test_what_was_removed_is_made_again(
         for path in directory.iterdir():
             path.unlink()
     else:
-        shutil.rmtree(directory.parent)
+        remove(directory.parent)
     assert victims.echo.call(1).get(LONG).values() == [1, 1]
     wait_until(lambda: files() == before, LONG, "what was removed is there again")
     again = sockets_of_this_program()
@@ -85,7 +90,7 @@ def test_what_was_removed_is_there_again_for_the_next_mesh(victims: ActorMesh[Vi
     directory = Path(current_runtime().directory)
     before = files()
     for number in range(3):
-        shutil.rmtree(directory.parent)
+        remove(directory.parent)
         assert proc_mesh(n=1).spawn("more", Victim).get(LONG).echo.call_one(number).get(LONG) == number
     wait_until(lambda: files() >= before, LONG, "what was removed is there again")
     connect(programs()[0]).close()
@@ -106,7 +111,7 @@ def test_files_of_a_running_program_are_given_new_times(
 
 def test_a_place_that_is_taken_meanwhile_is_told(victims: ActorMesh[Victim], capfd: pytest.CaptureFixture[str]) -> None:
     base = Path(current_runtime().directory).parent
-    shutil.rmtree(base)
+    remove(base)
     base.mkdir()
     base.chmod(0o777)
     told: list[str] = []

@@ -18,6 +18,7 @@ from meshrt.transport.kernel import kernel_state
 from tests.faults.actors import Victim
 from tests.faults.test_worker_death import SOON
 from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive
+from tests.support.programs import run_python
 from tests.support.waiting import wait_until
 
 #: Seconds for the end of everything.
@@ -216,6 +217,39 @@ def use_multiprocessing() -> list[int]:
 
 def square(value: int) -> int:
     return value * value
+
+
+SQUARE = "def square(value):\n    return value * value\n"
+OF_SCRIPT = """
+import multiprocessing, sys
+from meshrt import Actor, endpoint, proc_mesh
+{}
+class Job(Actor):
+    @endpoint
+    def squares(self):
+        with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+            return pool.map(square, range(4))
+
+print(proc_mesh(n=1).spawn("job", Job).squares.call_one().get(30))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_pool_in_an_actor_of_the_script_works_with_functions_of_modules_and_says_so(
+    method: str, tmp_path: Path
+) -> None:
+    (tmp_path / "squares.py").write_text(SQUARE)
+    (tmp_path / "good.py").write_text(OF_SCRIPT.format("from squares import square"))
+    (tmp_path / "bad.py").write_text(OF_SCRIPT.format(SQUARE))
+    done = run_python(str(tmp_path / "good.py"), method)
+    assert (done.stdout, done.stderr) == ("[0, 1, 4, 9]\n", "")
+    failed = run_python(str(tmp_path / "bad.py"), method)
+    assert failed.returncode == 1 and "PicklingError" in failed.stderr
+    assert (
+        "note     On a rank, __main__ is not the script. Put functions and classes for multiprocessing into a module "
+        "beside the script.\n" in failed.stderr
+    )
 
 
 @pytest.mark.row("P17")

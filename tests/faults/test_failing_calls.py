@@ -40,7 +40,7 @@ def cells(built: Path, folder: Path, process: str, most: int, functions: str = "
             stdout=out,
             stderr=out,
             pass_fds=[write_end],
-            env=environment(TELL=str(write_end), **environment_with(built, folder)),
+            env=environment(TELL=str(write_end), MESHRT_STORE_LIMIT="8MiB", **environment_with(built, folder)),
             start_new_session=True,
         )
         os.close(write_end)
@@ -84,6 +84,15 @@ def test_a_call_fails_while_a_program_begins(built: Path, tmp_path: Path) -> Non
 def test_a_call_fails_while_an_agent_begins(built: Path, tmp_path: Path) -> None:
     """The script says which one, leaves nothing, and begins again."""
     assert cells(built, tmp_path, "new agent", 2, BEGINS)
+
+
+@pytest.mark.slow
+@pytest.mark.row("O8")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("process", ["root", "agent"])
+def test_a_call_fails_while_a_program_ends(process: str, built: Path, tmp_path: Path) -> None:
+    """It ends, leaves nothing, and the next one begins."""
+    assert cells(built, tmp_path, f"ending {process}", 1)
 
 
 @pytest.mark.nightly

@@ -6,11 +6,13 @@ The directories that they are in are opened to everybody here; as they are made,
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,17 @@ import pytest
 
 from meshrt.cli import via
 from meshrt.cli.tunnel import Shown
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, ProtocolError
+from meshrt.host.code.asking import Asker, NoAnswerError
 from meshrt.spmd.telling import Arrivals, Folder
+from meshrt.store.dialling import dial
 from meshrt.wire.control import control_frame
+from meshrt.wire.handshake import ROLE_CODE, ClientHandshake, Identity
 from meshrt.wire.meeting import AskToJoin
-from tests.support.others import needs_root, run_as_nobody
+from tests.support.others import needs_root, run_as_nobody, running_as_nobody
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
+from tests.unit.host.code.test_relay import SECRET, Agent
 
 SECONDS = 60.0
 #: Connects, says something, and prints the beginning of the answer.
@@ -38,6 +44,19 @@ with socket.socket(socket.AF_UNIX) as sock:
         print(sock.recv(4))
     except OSError as error:
         print(type(error).__name__)
+"""
+#: Listens, and prints what each who comes says, up to the one who says "end".
+LISTEN = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(sys.argv[1])
+    server.listen()
+    print("listens", flush=True)
+    said = b""
+    while said != b"end":
+        with server.accept()[0] as sock:
+            said = sock.recv(100)
+        print(said.decode("latin-1"), flush=True)
 """
 REFUSED = ("b''", "ConnectionResetError", "BrokenPipeError")
 
@@ -66,6 +85,24 @@ def answers(path: Path, base: Path, said: bytes, seconds: float = 20.0) -> tuple
     return theirs, run_python("-c", SAY, str(path), said.hex(), str(seconds)).stdout.strip()
 
 
+@contextmanager
+def squatted(path: Path) -> Iterator[Callable[[], list[str]]]:
+    """Another user listens at a path; what is yielded returns what each of those who came has said."""
+    mode = path.parent.stat().st_mode
+    path.parent.chmod(0o777)
+    with running_as_nobody(LISTEN, str(path)) as squatter:
+        assert squatter.stdout is not None and squatter.stdout.readline() == "listens\n"
+        path.parent.chmod(mode)
+
+        def heard() -> list[str]:
+            with socket.socket(socket.AF_UNIX) as last:
+                last.connect(str(path))
+                last.sendall(b"end")
+            return squatter.communicate(timeout=SECONDS)[0].removesuffix("end\n").splitlines()
+
+        yield heard
+
+
 @pytest.mark.row("D5")
 def test_where_processes_join(shared: Path) -> None:
     """Who asks there is given the secret of the program."""
@@ -83,6 +120,39 @@ def test_where_processes_join(shared: Path) -> None:
         assert theirs in REFUSED and ours.startswith("b'") and ours != "b''"
         process.communicate(b"\n", timeout=SECONDS)
     wait_until(lambda: not [*base.glob("p-*")], SECONDS, "its program has ended")
+    meeting.unlink(missing_ok=True)
+    with squatted(meeting) as heard:
+        env = {"MESHRT_RUNTIME_DIR": str(base), "MESHRT_RUNS": str(shared / "runs")}
+        done = run_python("-c", script.replace("wait=60", "wait=2"), env=environment(**env), input="\n")
+        assert set(heard()) == {""} and "the host agent belongs to another user" in done.stderr
+
+
+@pytest.mark.row("D5")
+def test_the_store_of_another_user_is_told_nothing(shared: Path) -> None:
+    with squatted(shared / "store.1") as heard:
+        with pytest.raises(ProtocolError, match="is served by another user"):
+            dial(str(shared / "store.1"), SECRET, Identity(1, 1, os.getpid()), SECONDS, lambda: None)
+        assert heard() == [""]
+
+
+@pytest.mark.row("D5")
+def test_an_agent_of_another_user_is_asked_for_no_code(shared: Path) -> None:
+    with squatted(shared / "code.1") as heard:
+        with pytest.raises(NoAnswerError, match="is served by another user"):
+            Asker(str(shared / "code.1"), SECRET).ask("json")
+        assert heard() == [""]
+
+
+@pytest.mark.row("D5")
+def test_where_ranks_ask_for_code(shared: Path) -> None:
+    """The agent of another machine has the sources of the script's."""
+    agent = Agent(shared)
+    agent.start()
+    try:
+        theirs, ours = answers(Path(agent.path), shared / "none", ClientHandshake(SECRET, ROLE_CODE, "code").hello())
+    finally:
+        agent.end()
+    assert theirs in REFUSED and ours.startswith("b'") and ours != "b''"
 
 
 @pytest.mark.row("D5")

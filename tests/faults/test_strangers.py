@@ -206,7 +206,7 @@ def test_an_oversized_frame_of_a_proved_peer_takes_no_memory(victims: ActorMesh[
     assert psutil.Process(pid).memory_info().rss < 300 << 20 and other
 
 
-EVERYWHERE = msgpack.packb(Shape.from_extent(Extent(("n",), (2,))).to_wire())
+EVERYWHERE = msgpack.packb([*Shape.from_extent(Extent(("n",), (2,))).to_wire(), b""])
 #: What a caller of a rank may send behind its proof, and must not.
 NONSENSE = {
     "an unknown type": frame(77, b"\x90", b"x"),

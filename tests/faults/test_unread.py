@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, endpoint
-from meshrt.host.osutil import resident_bytes
 from meshrt.transport.dropping import WAIT_BYTES
 from meshrt.transport.kernel import stat_fields
 from meshrt.transport.process import current_runtime
 from tests.faults.watch import LONG, Program, agents
+from tests.support.footprint import resident_bytes
 from tests.support.pausing import paused
 from tests.support.waiting import wait_until
 

@@ -118,7 +118,7 @@ def test_two_processes_become_ranks_and_stay_what_they_were(processes: Processes
 def test_one_that_is_in_c_code_joins_when_it_comes_back(processes: Processes) -> None:
     """The command has gone by then; the program is started all the same, and nothing is left of the command."""
     pid = processes.start("time.sleep(6)").pid
-    done = processes.attach(pid, "--seconds", "0.3")
+    done = processes.attach(pid, "--timeout", "0.3")
     assert (done.returncode, done.stdout) == (1, "")
     assert f"PID {pid} has run no Python code for 0.3 s, as its main thread is in C code" in done.stderr
     assert "it joins as rank 0 when it does" in done.stderr
@@ -150,7 +150,7 @@ def test_what_is_refused_before_anything_is_changed(processes: Processes) -> Non
     off = [processes.start("", "-X", "disable-remote-debug"), processes.start("", PYTHON_DISABLE_REMOTE_DEBUG="1")]
     for process in off:
         done = processes.attach(well.pid, process.pid)
-        assert done.returncode == 1 and f"PID {process.pid} has switched remote debugging off" in done.stderr
+        assert done.returncode == 1 and f"PID {process.pid} has disabled remote debugging" in done.stderr
     with subprocess.Popen(["sleep", "100"]) as sleep:
         done = processes.attach(well.pid, sleep.pid)
         assert done.returncode == 2 and f"PID {sleep.pid} is not a Python process" in done.stderr

@@ -319,7 +319,7 @@ def test_which_program_is_meant() -> None:
         meshrt.connect()
     with pytest.raises(UsageError, match="is that of this process"):
         meshrt.connect(os.getpid())
-    with pytest.raises(UsageError, match="process 1 is not a meshrt program of this user"):
+    with pytest.raises(UsageError, match="PID 1 is not a meshrt program"):
         meshrt.connect(1)
     with another_program() as first, another_program() as second:
         with pytest.raises(UsageError, match=rf"2 programs are running(?s:.*)pid ({first.pid}|{second.pid}): python"):

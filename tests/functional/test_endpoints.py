@@ -246,11 +246,11 @@ def test_wrong_arguments_fail_at_the_call_with_pythons_text(adverb: str) -> None
 def test_what_is_no_endpoint_says_so() -> None:
     mesh = proc_mesh(n=1)
     echo, derived = mesh.spawn("echo", Echo), mesh.spawn("derived", Derived)
-    with pytest.raises(NotAnEndpointError, match=r"Echo\.plain is a method but no endpoint: decorate it"):
+    with pytest.raises(NotAnEndpointError, match=r"Echo\.plain is a method, but not an endpoint: decorate it"):
         echo.plain  # noqa: B018 - the access is the subject
-    with pytest.raises(NotAnEndpointError, match=r"Derived\.helper is a method but no endpoint"):
+    with pytest.raises(NotAnEndpointError, match=r"Derived\.helper is a method, but not an endpoint"):
         derived.helper  # noqa: B018
-    with pytest.raises(NotAnEndpointError, match=r"Derived\.limit is no endpoint; an actor's data"):
+    with pytest.raises(NotAnEndpointError, match=r"Derived\.limit is not an endpoint; an actor's data"):
         derived.limit  # noqa: B018
     with pytest.raises(AttributeError, match=r"Echo has no endpoint 'gret'; did you mean 'greet'\?"):
         echo.gret  # type: ignore[attr-defined]  # noqa: B018

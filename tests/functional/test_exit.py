@@ -130,7 +130,7 @@ def test_a_thread_that_does_not_end_is_named_and_the_rest_is_done(
     mesh.stop(grace=0.1)
     text = err.wait_for("to let it end: ")
     assert "work of train was cut off: it had not ended 0.1 s after its stop()" in text
-    assert "  at exit: thread 'stuck', which is no daemon, on rank 0\n" in text
+    assert "  at exit: thread 'stuck', which is not a daemon, on rank 0\n" in text
     assert (tmp_path / "global").read_text() == "of a global"
     assert (tmp_path / "atexit").read_text() == "ran"
 

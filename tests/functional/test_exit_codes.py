@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from meshrt.commandline.command import Offer
+from meshrt.commandline.table import COMMANDS
 from meshrt.show.status import ExitCode
 from tests.support.programs import environment, run_python
 
@@ -25,13 +27,15 @@ ASKING = (
     ["meshrt", "memory", RUN, "--watch"],
     ["meshrt", "top", RUN, "--once"],
 )
-COMMANDS = ("debug", "ps", "logs", "timeline", "memory", "dap", "top", "postmortem")
+OF_A_PROGRAM = ("debug", "ps", "memory", "dap", "top", "postmortem")
+#: All that a shell has.
+EVERY = [command.name for command in COMMANDS.offered(Offer.SHELL)]
 
 
 def table() -> list[tuple[list[str], str, ExitCode]]:
     """Return what is run, the way in which it ends, and its exit code."""
-    cases = [(["meshrt", name, "--no-such-option"], "usage", ExitCode.USAGE) for name in COMMANDS]
-    cases += [(["meshrt", name, "--help"], "unread", ExitCode.OK) for name in (*COMMANDS, "run")]
+    cases = [(["meshrt", name, "--no-such-option"], "usage", ExitCode.USAGE) for name in EVERY]
+    cases += [(["meshrt", name, "--help"], "unread", ExitCode.OK) for name in EVERY]
     cases += [(words, "refused", ExitCode.FAILED) for words in (*ASKING, ["meshrt", "dap", RUN, "--port", "0"])]
     cases += [(words, "interrupt", ExitCode.INTERRUPTED) for words in ASKING]
     return [
@@ -43,7 +47,7 @@ def table() -> list[tuple[list[str], str, ExitCode]]:
         (["meshrt", "no-such-command"], "usage", ExitCode.USAGE),
         (["meshrt", "run"], "usage", ExitCode.USAGE),
         (["meshrt", "--help"], "unread", ExitCode.OK),
-        *((["meshrt", name, "1"], "usage", ExitCode.USAGE) for name in COMMANDS if name not in ("timeline", "logs")),
+        *((["meshrt", name, "1"], "usage", ExitCode.USAGE) for name in OF_A_PROGRAM),
         (["meshrt", "logs", "1", "trainer"], "usage", ExitCode.USAGE),
         (["meshrt", "timeline", "out.json", "1"], "usage", ExitCode.USAGE),
         (["meshrt", "postmortem"], "usage", ExitCode.FAILED),

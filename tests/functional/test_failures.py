@@ -269,7 +269,7 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     capsys.readouterr()
     for name in ([], [run[-8:]], [str(runs / run)], [str(runs / run / "failure-1.json")]):
         assert main_of("postmortem", *name) == 0 and capsys.readouterr().out == report
-    assert main_of("postmortem", "--rank", "2") == 0
+    assert main_of("postmortem", "--ranks", "2") == 0
     text = capsys.readouterr().out
     assert text.startswith("trainer rank 2 (n=2)") and ": a root cause\n" in text and "number = 17" in text
     assert main_of("postmortem", "--json") == 0
@@ -281,20 +281,20 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert main_of("postmortem", "--list", "--json") == 0
     (failure,) = json.loads(capsys.readouterr().out)["failures"]
     assert failure["roots"][0]["ranks"] == [2] and failure["roots"][0]["what"] == "ValueError: bad batch 17"
-    assert main_of("postmortem", "--rank", "2", "--json") == 0
+    assert main_of("postmortem", "--ranks", "2", "--json") == 0
     (record,) = json.loads(capsys.readouterr().out)["records"]
     assert record["rank"] == 2 and record["cause"] is None
-    assert main_of("postmortem", "--rank", "3") == 0
+    assert main_of("postmortem", "--ranks", "3") == 0
     text = capsys.readouterr().out
     assert re.search(r"^rank 3 of train \(n=3\) did not fail; where it was then:\n  trainer\n.*1/1  3 \(n=3\)", text)
     # It has not begun, or has ended, or is at it.
     assert "0-1" not in text and ("train.py:" in text or "waits for messages" in text)
-    assert main_of("postmortem", "--rank", "3", "--json") == 0
+    assert main_of("postmortem", "--ranks", "3", "--json") == 0
     (healthy,) = json.loads(capsys.readouterr().out)["did_not_fail"]
     assert healthy["stacks"]["trees"][0]["ranks"] == [3] and not healthy["had_ended"]
-    assert main_of("postmortem", "--rank", "4") == 2
+    assert main_of("postmortem", "--ranks", "4") == 2
     assert "no mesh had a rank 4 when it failed; expected one of 0-3 of train" in capsys.readouterr().err
-    assert main_of("postmortem", "--rank", "4", "--json") == 2
+    assert main_of("postmortem", "--ranks", "4", "--json") == 2
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "SelectionError"
     assert main_of("postmortem", "nosuch") == 2 and "no program 'nosuch'" in capsys.readouterr().err
     (runs / run / "failure-1.json").write_text('{"schema": "meshrt failure", "ver')
@@ -373,7 +373,7 @@ def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path
     *_, root = sections(done.stderr)
     assert root[0].startswith("ROOT CAUSE  trainer rank 2 (n=2) of train  [likely: not where the other 3 ranks are")
     assert root[-2].strip() == "likely culprits: 2 (n=2) (not where the other 3 are)"
-    run = re.search(r"meshrt postmortem (\w+) --rank 2$", root[-1])
+    run = re.search(r"meshrt postmortem (\w+) --ranks 2$", root[-1])
     assert run is not None
     again = run_python(
         "-m", "meshrt", "postmortem", "--list", "--json", run[1], env=environment(MESHRT_RUNS=str(tmp_path / "runs"))
@@ -447,7 +447,9 @@ def test_a_rank_for_which_all_others_wait_is_the_likely_root_cause(tmp_path: Pat
         r"server rank 0 has not answered server.fetch\(\) for \d s: blocked in time.sleep at \S+served.py:5, in fetch"
     )
     root = sections(done.stderr)[-1]
-    assert re.fullmatch(rf"ROOT CAUSE  {owes}  \[likely: all that .* wait for it, and it for nobody\]", root[0]), root
+    assert re.fullmatch(
+        rf"ROOT CAUSE  {owes}  \[likely: all that .* wait for this one, and it waits for no other\]", root[0]
+    ), root
     assert root[1] == "  what     client ranks 0-2 of workers did not answer client.work() within 3 s"
     assert "DID NOT FAIL" not in done.stderr
 

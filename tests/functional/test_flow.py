@@ -18,6 +18,7 @@ import pytest
 
 import meshrt
 from meshrt import (
+    Accumulator,
     Actor,
     ActorError,
     ActorMesh,
@@ -191,13 +192,11 @@ def test_a_timeout_of_several_names_all_that_was_not_done(workers: ActorMesh[Wor
     calls: list[Future[Any]] = [
         first.begin.call_one("slow", str(gate)),
         *(second.begin.call_one(text, str(gate)) for text in "ab"),
-        second.all_begun.call_one(),
+        second.letter.call_one(),
     ]
     error = meshrt.gather(*calls).exception(0.05)
     assert isinstance(error, CallTimeout) and "worker.begin(): no answer within 0.05 s from 1 of 1" in str(error)
-    assert error.__notes__ == [
-        "this wait was also for what was not done either: worker.begin() (2 times), worker.all_begun()"
-    ]
+    assert error.__notes__ == ["also not done yet: worker.begin() (2 times), worker.letter()"]
     assert not hasattr(meshrt.gather(calls[0]).exception(0), "__notes__")
     gate.touch()
     assert meshrt.gather(*calls).get(WAIT)[:3] == ("slow", "a", "b")
@@ -261,7 +260,7 @@ def test_as_completed_yields_each_when_it_is_done(workers: ActorMesh[Worker], ga
 def test_what_is_no_future_is_refused(workers: ActorMesh[Worker]) -> None:
     wrong: Any = workers.begin
     for refused in (lambda: meshrt.gather(wrong), lambda: meshrt.wait([wrong]), lambda: meshrt.as_completed([wrong])):
-        with pytest.raises(UsageError, match=r"Endpoint is no future: expected what call\(\)"):
+        with pytest.raises(UsageError, match=r"Endpoint is not a future: expected what call\(\)"):
             refused()
     with pytest.raises(UsageError, match="there is no future to wait for"):
         meshrt.gather()
@@ -322,6 +321,26 @@ def test_a_plain_endpoint_is_interrupted_if_that_is_asked_for(code: Any, tmp_pat
     assert plain.slice(n=0).ping.call_one().get(WAIT) == "pong"
 
 
+def _until_gate(begun_at: str, gate: str) -> None:
+    Path(begun_at).touch()
+    wait_until(Path(gate).exists, WAIT)
+
+
+def test_a_call_that_cannot_be_interrupted_is_said(gate: Path, caplog: pytest.LogCaptureFixture) -> None:
+    mesh = proc_mesh(n=1)
+    mesh.spawn("first", Plain).get(WAIT)
+    plain = mesh.spawn("second", Plain)
+    begun_at, ended_at = (gate.with_name(text) for text in ("begun", "ended"))
+    call = plain.run.call_one(_until_gate, str(begun_at), str(ended_at), str(gate))
+    behind = plain.ping.call_one()
+    wait_until(begun_at.exists, WAIT)
+    assert call.cancel(interrupt=True) and isinstance(call.exception(0), CallCancelled)
+    said = "second.run() is not interrupted: only the actor that was spawned first"
+    wait_until(lambda: said in caplog.text, WAIT)
+    gate.touch()
+    assert behind.get(WAIT) == "pong" and not ended_at.exists()
+
+
 def test_a_call_that_was_cancelled_and_runs_on_may_be_interrupted_afterwards(tmp_path: Path) -> None:
     begun_at, ended_at = tmp_path / "begun", tmp_path / "ended"
     plain = proc_mesh(n=1).spawn("plain", Plain)
@@ -353,6 +372,46 @@ def test_a_stream_is_cancelled_where_it_is_not_answered(workers: ActorMesh[Worke
     assert not answers.cancel()
     gate.touch()
     wait_until(lambda: begun(workers)[0] == ["blocks"], WAIT)
+
+
+def test_one_future_of_a_stream_cancels_what_is_not_answered(workers: ActorMesh[Worker], gate: Path) -> None:
+    workers.slice(n=0).begin.broadcast("blocks", str(gate))
+    first, second = workers.begin.stream("streamed")
+    assert first.get(WAIT) == "streamed" and not first.cancel()
+    assert second.cancel() and not second.cancel()
+    with pytest.raises(CallCancelled, match=r"1 of 2 \(rank 0"):
+        second.get()
+    gate.touch()
+    wait_until(lambda: begun(workers)[0] == ["blocks"], WAIT)
+
+
+def test_an_accumulation_is_cancelled_on_its_ranks(workers: ActorMesh[Worker], gate: Path) -> None:
+    workers.slice(n=0).begin.broadcast("blocks", str(gate))
+    fold = Accumulator(workers.begin, "", operator.add)
+    waiting = fold.accumulate("folded")
+    wait_until(lambda: begun(workers.slice(n=1)) == [["folded"]], WAIT)
+    assert waiting.cancel() and isinstance(waiting.exception(0), CallCancelled) and not waiting.cancel()
+    with meshrt.nursery() as calls:
+        calls.start(fold.accumulate("dropped")).cancel()
+        other = calls.start(workers.slice(n=1).begin.call("other"))
+        gate.touch()
+    assert other.get(0).values() == ["other"]
+    assert begun(workers) in ([["blocks"], ["folded", "other"]], [["blocks"], ["folded", "dropped", "other"]])
+
+    with pytest.raises(ZeroDivisionError), meshrt.nursery() as calls:  # noqa: PT012
+        calls.start(Accumulator(workers.beside, None, lambda left, _right: left).accumulate())
+        wait_until(lambda: all("beside" in one for one in begun(workers)), WAIT)
+        raise ZeroDivisionError
+    # No rank runs it any more when the block has ended.
+    assert all("cancelled beside" in one for one in begun(workers))
+
+
+def test_the_parts_of_a_gather_end_with_a_nursery(workers: ActorMesh[Worker]) -> None:
+    with pytest.raises(ExceptionGroup, match="a call of the nursery has failed"), meshrt.nursery() as calls:  # noqa: PT012
+        calls.start(meshrt.gather(workers.beside.call(), workers.beside.call()))
+        wait_until(lambda: all(one.count("beside") == 2 for one in begun(workers)), WAIT)
+        calls.start(workers.begin.call("wrong", fail=True))
+    assert all(one.count("cancelled beside") == 2 for one in begun(workers))
 
 
 def test_a_constructor_is_not_cancelled(workers: ActorMesh[Worker]) -> None:
@@ -432,7 +491,7 @@ def test_a_nursery_waits_for_its_calls(workers: ActorMesh[Worker], gate: Path) -
     with pytest.raises(UsageError, match=r"expected `with meshrt\.nursery"):
         meshrt.nursery().start(early)
     assert isinstance(early.exception(), meshrt.CallCancelled)
-    with meshrt.nursery() as calls, pytest.raises(UsageError, match="int is no call: expected what call"):
+    with meshrt.nursery() as calls, pytest.raises(UsageError, match="int is not a call: expected what call"):
         calls.start(5)  # type: ignore[type-var]
 
 
@@ -602,40 +661,6 @@ def test_map_gives_each_rank_its_own_arguments(workers: ActorMesh[Worker]) -> No
         with pytest.raises(UsageError, match=rf"argument 1 is a {kind}; expected a sequence or a ValueMesh"):
             workers.begin.map(given)  # type: ignore[arg-type]
     assert workers.begin.options(limit=1, timeout=WAIT).map("pq").get().values() == ["p", "q"]
-
-
-def test_ranks_reduce_among_themselves() -> None:
-    mesh = proc_mesh(hosts=2, gpus=3)
-    workers = mesh.spawn("worker", Worker)
-    assert workers.letter.reduce(operator.add).get(WAIT) == "abcdef"
-    assert workers.letter.reduce(operator.add, upper=True).get(WAIT) == "ABCDEF"
-    assert workers.slice(gpus=slice(1, 3)).async_letter.reduce(lambda left, right: left + right).get(WAIT) == "abcd"
-    total = workers.large.reduce(np.add, 200_000).get(WAIT)
-    assert total.shape == (200_000,) and set(total) == {15.0}
-    assert workers.letter.options(timeout=WAIT).reduce(operator.add).get() == "abcdef"
-    with pytest.raises(TypeError, match="unexpected keyword argument 'lower'"):
-        workers.letter.reduce(operator.add, lower=True)  # type: ignore[call-arg]  # wrong on purpose
-    with pytest.raises(ActorError, match=r"rank 4.*LookupError: rank 4") as caught:
-        workers.fails_on.reduce(operator.add, 4).get(WAIT)
-    assert caught.value.rank == 0
-    with pytest.raises(UsageError, match=r"ported\(\) answers by a port: its values cannot be reduced"):
-        workers.ported.reduce(operator.add)
-    with pytest.raises(ActorError, match=r"rank 5 .*killed"):
-        workers.exit_on.reduce(operator.add, 5).get(WAIT)
-
-
-def test_a_reduction_that_is_cancelled_ends_on_all_ranks() -> None:
-    workers = proc_mesh(n=4).spawn("worker", Worker).get(WAIT)
-
-    def run() -> None:
-        with meshrt.nursery() as calls:
-            calls.start(workers.beside.reduce(lambda left, _right: left))
-            wait_until(lambda: all("beside" in one for one in begun(workers)), WAIT)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run()
-    assert all("cancelled beside" in one for one in begun(workers))
 
 
 @pytest.mark.slow

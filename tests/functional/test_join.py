@@ -38,7 +38,8 @@ def work(number):
     return number
 
 if __name__ == "__main__":
-    start = functools.partial(meshrt.join, "worker", mesh=3)
+    given = {"mesh": 3} if len(sys.argv) < 4 else {}
+    start = functools.partial(meshrt.join, "worker", **given)
     with multiprocessing.get_context(sys.argv[2]).Pool(3, start) as pool:
         print(sum(pool.map(work, range(6), chunksize=1)), flush=True)
 """
@@ -114,6 +115,14 @@ def test_a_process_alone(joined: Joined) -> None:
     assert joined.ended() == (0, "True\nover\n", "")
 
 
+def test_a_process_that_has_joined_stays_the_rank_that_it_is(joined: Joined) -> None:
+    """A cell of a notebook is run again."""
+    joined.start(ALONE, "print(meshrt.join('other'), meshrt.join(mesh=4), flush=True)")
+    joined.wait_for("1: 1 running", "ps")
+    assert "solo{n=1} solo" in joined.meshrt("ps")
+    assert joined.ended() == (0, "True\nTrue True\n", "")
+
+
 def test_its_exception_is_reported_and_ends_it_as_ever(joined: Joined) -> None:
     process = joined.start(ALONE, "raise LookupError('no shard 7')")
     joined.wait_for("1: 1 running", "ps")
@@ -125,10 +134,10 @@ def test_its_exception_is_reported_and_ends_it_as_ever(joined: Joined) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["fork", "spawn"])
-def test_workers_of_a_pool(joined: Joined, kind: str) -> None:
-    """The pool ends them by SIGTERM, which is no failure."""
-    joined.start(POOL, kind)
+@pytest.mark.parametrize("words", [["fork"], ["spawn"], ["fork", "without mesh="]], ids=["fork", "spawn", "its-size"])
+def test_workers_of_a_pool(joined: Joined, words: list[str]) -> None:
+    """The pool ends them by SIGTERM, which is no failure. A forked one knows how many there are."""
+    joined.start(POOL, *words)
     joined.wait_for("3: 3 running", "ps")
     assert "worker{n=3} worker" in joined.meshrt("ps")
     names = joined.meshrt("p", "worker", "__import__('multiprocessing').current_process().name")

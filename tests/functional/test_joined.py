@@ -199,6 +199,35 @@ def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
 
 
 @pytest.mark.slow
+def test_top_timeline_and_vars_of_its_ranks(job: Job) -> None:
+    job.train("kept = bytearray(50 << 20) if rank == 1 else b''")
+    job.wait_for("[1] 52428800\n", "p", "main", "len(kept)")
+    looked = json.loads(job.meshrt("top", "--once", "--json"))
+    assert [(row["rank"], [each["actor"] for each in row["actors"]], row["pid"]) for row in looked["ranks"]] == [
+        (rank, ["main"], pid) for rank, pid in enumerate(job.pids())
+    ]
+    assert looked["ranks"][1]["rss"] > looked["ranks"][0]["rss"] + (40 << 20)
+    variables = job.meshrt("vars", "main", "-n", "1")
+    assert "kept" in variables and "50.0 MiB" in variables, variables
+    out = job.folder / "out.json"
+    job.meshrt("timeline", str(out), "--seconds", "1")
+    bars = [each for each in json.loads(out.read_text())["traceEvents"] if each["ph"] == "X"]
+    assert {each["name"] for each in bars} >= {"main.run"}, bars
+    assert [each.status for each in job.ended()] == [0, 0]
+
+
+@pytest.mark.slow
+def test_a_rank_that_raises_stops_there_with_its_variables(job: Job) -> None:
+    job.train("def last():\n    batch = 7\n    raise ValueError('bad batch')\nif rank == 1: train(); last()")
+    job.wait_for("2: 2 running", "ps")
+    job.meshrt("postmortem", "on")
+    job.stop.touch()
+    job.wait_for("| main ", "list")
+    assert "'batch', 7" in job.meshrt("debug", "-c", "attach main 1", "-c", "p 'batch', batch", "-c", "c")
+    assert [each.status for each in job.ended()] == [0, 1]
+
+
+@pytest.mark.slow
 def test_a_breakpoint_stops_its_rank_alone(job: Job) -> None:
     job.train("if rank == 1: breakpoint()")
     job.wait_for("| main ", "list")
@@ -330,10 +359,38 @@ def test_a_job_goes_on_where_no_program_can_be(job: Job) -> None:
     """It is told so once, and its script begins."""
     file = job.folder / "file"
     file.touch()
-    job.train(MESHRT_RUNTIME_DIR=str(file / "r"))
+    job.train("import meshrt; print(meshrt.join(wait=0), flush=True)", MESHRT_RUNTIME_DIR=str(file / "r"))
     first, second = job.ended()
-    assert [(each.status, each.out) for each in (first, second)] == [(0, "trained 0\n"), (0, "trained 1\n")]
-    assert "rank 0 has not joined: " in first.err
+    assert [(each.status, each.out) for each in (first, second)] == [
+        (0, f"False\ntrained {rank}\n") for rank in range(2)
+    ]
+    lines = (first.err + second.err).splitlines()
+    assert len(lines) == 1 and lines[0].startswith("meshrt: the tools do not see this job: "), lines
+
+
+def test_a_single_rank_is_seen(job: Job) -> None:
+    job.train(ranks=1)
+    job.wait_for("[0] 0\n", "p", "main", "loss")
+    assert "1: 1 running" in job.meshrt("ps")
+    assert [(each.status, each.out, each.err) for each in job.ended()] == [(0, "trained 0\n", "")]
+
+
+def test_a_script_without_a_launcher_is_seen(job: Job) -> None:
+    (job.folder / "train.py").write_text(TRAIN)
+    command = [sys.executable, "-m", "meshrt", "run", str(job.folder / "train.py"), str(job.stop)]
+    env, pipe = {**job.env, "RANK": "0"}, subprocess.PIPE
+    job.processes.append(
+        subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    )
+    job.wait_for("[0] 0\n", "p", "main", "loss")
+    assert [(each.status, each.out, each.err) for each in job.ended()] == [(0, "trained 0\n", "")]
+
+
+def test_a_script_that_joins_is_the_rank_that_it_is(job: Job) -> None:
+    job.train("import meshrt; print(meshrt.join('other'), flush=True)")
+    job.wait_for("2: 2 running", "ps")
+    assert "run{hosts=1,gpus=2} main" in job.meshrt("ps") and "other" not in job.meshrt("ps")
+    assert [(each.status, each.out) for each in job.ended()] == [(0, f"True\ntrained {rank}\n") for rank in range(2)]
 
 
 @pytest.mark.nightly
@@ -355,7 +412,9 @@ def test_a_process_joins_late(job: Job) -> None:
     job.meshrt("interrupt", "main", "ranks(1)")
     job.wait_for("| main ", "list")
     job.meshrt("continue")
-    assert [each.status for each in job.ended()] == [0, 0]
+    first, second = job.ended()
+    assert [each.status for each in (first, second)] == [0, 0]
+    assert first.err.count("rank 0 has not joined: ") == first.err.count("joined now") == 1 and second.err == ""
 
 
 def _agent(job: Job) -> psutil.Process | None:
@@ -386,6 +445,29 @@ for kind in ("fork", "spawn", "forkserver"):
     job.start(str(path), str(job.stop), code)
     job.wait_for("2: 2 running", "ps")
     assert [(each.status, each.out) for each in job.ended()] == [(0, f"trained {rank}\n") for rank in range(2)]
+
+
+@pytest.mark.slow
+def test_children_of_a_rank_are_shown_with_it(job: Job) -> None:
+    made = "[subprocess.Popen(['sh', '-c', 'sleep 600; :'], start_new_session=True) for _ in range(2 * rank)]"
+    end = "for each in made: atexit.register(os.killpg, each.pid, 9)"
+    job.train(f"import atexit, subprocess\nmade = {made}\n{end}")
+    job.wait_for("[1] 2\n", "p", "main", "len(made)")
+
+    def children() -> list[list[int]]:
+        record = json.loads(job.meshrt("ps", "-v", "--json"))
+        return [row.get("children", []) for row in record["programs"][0]["rows"]]
+
+    first, second = job.pids()
+
+    def wanted(pid: int) -> set[int]:
+        return {each.pid for each in psutil.Process(pid).children(recursive=True)}
+
+    wait_until(lambda: len(wanted(second)) == 4, _SECONDS, "two shells and what they run")
+    none, four = children()
+    assert none == [] and wanted(first) == set() and set(four) == wanted(second) and len(four) == 4
+    assert f"{four[0]} {four[1]} {four[2]} {four[3]}" in job.meshrt("ps", "-v")
+    assert [each.status for each in job.ended()] == [0, 0]
 
 
 @pytest.mark.slow
@@ -421,9 +503,20 @@ print(json.dumps(facts))
                            stdin=subprocess.DEVNULL, check=True).stdout  # fmt: skip
     for each in job.ended():
         assert each.status == 0, each.err
-        facts, wanted = json.loads(each.out), json.loads(plain)
-        facts[8] = [name for name in facts[8] if name != "MESHRT_FAULT_FILE"]
-        assert facts == wanted
+        assert json.loads(each.out) == json.loads(plain)
+
+
+@pytest.mark.parametrize("flag", ["-Xdev", "-Werror"])
+def test_warnings_are_those_of_the_script_alone(flag: str, job: Job) -> None:
+    path = job.folder / "train.py"
+    path.write_text("import warnings\nprint('begun')\nwarnings.simplefilter('default')\nwarnings.warn('old')\n")
+    for command in ([flag, str(path)], [flag, "-m", "meshrt", "run", str(path)]):
+        job.processes.append(
+            subprocess.Popen([sys.executable, *command], env=job.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        )  # fmt: skip
+    plain, other = job.ended()
+    assert other == plain and plain.out == "begun\n" and "UserWarning: old" in plain.err
 
 
 def test_deepspeed_puts_a_word_before_the_command(job: Job) -> None:

@@ -59,7 +59,7 @@ def test_an_error_of_the_script_is_shown_without_the_launch(script: str) -> None
             "--min-hosts 3, and there are 2",
         ),
         (["--hosts", "none", "train.py"], "'none' is not a valid number of hosts"),
-        (["--index", "x", "train.py"], "'x' is not a valid index of a host"),
+        (["--index", "x", "train.py"], "'x' is not a valid number of a host"),
         (["--timeout", "soon", "train.py"], "'soon' is not a valid number of seconds"),
         (["--hosts", "1", "nowhere.py"], "there is no script nowhere.py"),
         (["--hosts", "1"], "is missing; usage: launch"),

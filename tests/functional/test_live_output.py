@@ -116,7 +116,7 @@ def test_a_mesh_of_a_rank_has_a_setting_too(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_invalid_settings_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"logs='quiet': 'quiet' is no option; expected 'on', 'off', or options"):
+    with pytest.raises(UsageError, match=r"logs='quiet': 'quiet' is not an option; expected 'on', 'off', or options"):
         proc_mesh(n=1, logs="quiet")
     with pytest.raises(SelectionError, match="no dimension 'hosts'"):
         proc_mesh(n=1, logs="ranks(hosts=0)")
@@ -145,4 +145,4 @@ def test_the_environment_of_a_program() -> None:
         assert (done.returncode, done.stdout) == (0, shown)
     done = run_python("-c", program, env=environment(MESHRT_LOGS="rank 1"))
     assert done.returncode == 1
-    assert "UsageError: MESHRT_LOGS='rank 1': 'rank' is no option; expected 'on', 'off'" in done.stderr
+    assert "UsageError: MESHRT_LOGS='rank 1': 'rank' is not an option; expected 'on', 'off'" in done.stderr

@@ -175,10 +175,12 @@ def test_without_handlers_in_the_script_it_is_shown_as_what_a_rank_prints() -> N
         "-c",
         "from meshrt import proc_mesh\nfrom tests.functional.test_logging import Worker\n"
         "worker = proc_mesh(n=2, logs='fold=60').spawn('worker', Worker)\n"
-        "worker.log.call(20, 'of no account').get(20)\nworker.log.call(30, 'two\\nlines').get(20)\n",
+        "worker.log.call(20, 'of no account').get(20)\nworker.log.call(30, 'two\\nlines').get(20)\n"
+        "other = proc_mesh(n=2, logs='fold=60 level=info').spawn('other', Worker)\n"
+        "other.log.call(10, 'of no account').get(20)\nother.log.call(20, 'as this mesh wants it').get(20)\n",
     )
     assert done.returncode == 0 and done.stdout == ""
-    assert done.stderr == "[worker 0-1] two\n[worker 0-1] lines\n"
+    assert done.stderr == "[worker 0-1] two\n[worker 0-1] lines\n[other 0-1] as this mesh wants it\n"
 
 
 def test_a_flood_is_bounded_and_what_is_left_out_is_counted(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:

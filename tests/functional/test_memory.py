@@ -283,7 +283,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "expected 0 to 3" in command("--ranks", "7", code=2)
     assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=2)
     assert "growth is seen with --diff or --watch" in command("--sort", "growth", code=2)
-    assert "expected it without --save" in command("--watch", "1", "--save", saved, code=2)
+    assert "--watch cannot be combined with --save" in command("--watch", "1", "--save", saved, code=2)
     assert "no meshrt program" in command("nosuch", code=2)
 
 
@@ -364,6 +364,7 @@ def check_the_document(saved: Path) -> None:
             "references_ended",
             "opened",
             "chosen",
+            "children",
             "without_rss",
             "restarted",
         }

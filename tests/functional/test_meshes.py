@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshrt import Point, ProcMesh, SpawnError, UsageError, proc_mesh
+from meshrt import Point, ProcMesh, SpawnError, UsageError, host_mesh, proc_mesh, this_host
 from meshrt.hooks.plugins import PLUGINS
 from tests.support.actors import Echo
 
@@ -93,6 +94,25 @@ def test_preload_imports_once_before_the_fork(tmp_path: Path, monkeypatch: pytes
     assert len(set(pids)) == 3
 
 
+def test_a_preloaded_module_may_start_a_thread_where_warnings_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's filters are those of the ranks: only the fork itself, an error from Python 3.15 on, goes without."""
+    (tmp_path / "starts_a_thread.py").write_text(
+        "import threading, warnings\nwarnings.simplefilter('error')\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    echo = proc_mesh(n=2, preload=["starts_a_thread"]).spawn("echo", Echo)
+
+    def first_filter() -> str:
+        import warnings
+
+        return str(warnings.filters[0][0])
+
+    assert echo.apply.call(first_filter).get().values() == ["error", "error"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preload", [[], ["json"]])
 def test_a_large_mesh_is_forked_with_what_each_rank_would_import(preload: list[str]) -> None:
@@ -164,6 +184,9 @@ def test_handles_in_a_notebook() -> None:
     mesh = proc_mesh(hosts=2, gpus=2, name="train")
     text = mesh._repr_html_()
     assert "&lt;ProcMesh train on {hosts=2,gpus=2}&gt;" in text and text.count("<tr>") == 3
+    text = host_mesh(2)._repr_html_()
+    assert "&lt;HostMesh not placed yet (hosts=2)&gt;" in text and text.count("<tr>") == 2
+    assert html.escape(repr(this_host())) in this_host()._repr_html_()
     text = mesh.spawn("echo", Echo)._repr_html_()
     assert "&lt;ActorMesh echo: Echo on {hosts=2,gpus=2}&gt;" in text
     assert "<td>apply(function: Any, *args: Any) -&gt; Any " in text and "Run ``function`` here." in text

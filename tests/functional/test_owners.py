@@ -28,6 +28,22 @@ class Breaks(Actor):
         raise ValueError("no device")
 
 
+#: A script whose actor says that it begins to fail.
+FAILS = (
+    "import pathlib, queue",
+    "from tests.support.waiting import wait_until",
+    "begun = pathlib.Path(__file__).with_suffix('.begun')",
+    "class Fails(Actor):",
+    "    def __init__(self, waits=False):",
+    "        begun.touch()",
+    "        try:",
+    "            while waits: wait_until(lambda: False, 60)",
+    "        finally:",
+    "            raise ValueError('no device')",
+    "mesh = proc_mesh(n=1)",
+)
+
+
 class PlainSpawner(Actor):
     @endpoint
     def spawn_breaking(self, mesh: ProcMesh, catch: bool) -> None:
@@ -107,15 +123,27 @@ def test_a_failed_init_reaches_its_owner_without_a_call(tmp_path: Path, hooked: 
 def test_a_failed_init_that_the_hook_handles_is_no_failure_of_the_program(handled: bool, tmp_path: Path) -> None:
     code, err = ends(
         tmp_path,
-        "import queue",
-        "from tests.functional.test_owners import Breaks",
+        *FAILS,
         "told = queue.SimpleQueue()",
         f"meshrt.unhandled_fault_hook = told.put if {handled} else None",
-        "broken = proc_mesh(n=1).spawn('broken', Breaks)",
-        *(("told.get(timeout=20)",) if handled else ()),
+        "broken = mesh.spawn('broken', Fails)",
+        # It is imported, and fails within the grace of the end.
+        "told.get(timeout=20) if meshrt.unhandled_fault_hook else wait_until(begun.exists, 20)",
     )
     assert code == (0 if handled else 1)
     assert ("ROOT CAUSE" in err) != handled
+
+
+def test_a_failed_init_behind_the_grace_is_named(tmp_path: Path) -> None:
+    """No record is kept of what fails while a mesh is cut off: code that was interrupted may fail in any way."""
+    code, err = ends(
+        tmp_path,
+        *FAILS,
+        "broken = mesh.spawn('broken', Fails, waits=True)",
+        "wait_until(begun.exists, 20)",
+    )
+    assert code == 1 and "of which no record is kept:\n" in err
+    assert "  broken.__init__() raised on rank 0: ValueError: no device\n" in err
 
 
 def test_an_owner_that_has_caught_it_has_decided_and_one_that_has_not_passes_it_up(
@@ -163,7 +191,7 @@ def test_what_supervise_raises_is_printed_although_an_owner_above_handles_it(
     pids = top.make_owner.call_one("raise").get(WAIT)
     os.kill(pids[1], signal.SIGKILL)
     text = err.wait_for("a failure of inner: handled by top.__supervise__()")
-    assert "raised in __supervise__(), asked about a failure of inner" in text
+    assert "raised in __supervise__(), which was called for a failure of inner" in text
     assert "in __supervise__" in text and "IsADirectoryError" in text  # it has no file to note that in
 
 

@@ -20,6 +20,8 @@ import psutil
 import pytest
 
 from meshrt.debug.dap.router.launch_json import ADAPTER
+from meshrt.engine.agent_process import AGENT_PROGRAM
+from meshrt.engine.interpreter import NO_FILE
 from meshrt.transport import helper
 from tests.support.free_port import free_port
 from tests.support.programs import ROOT, environment
@@ -40,7 +42,7 @@ NAMES |= {
     "prompt_toolkit",
     "psutil",
 }
-NAMES |= {"psutil", "rich", "sitecustomize", "tabulate", "textual", "textual_serve", "usercustomize", "uvloop"}
+NAMES |= {"psutil", "rich", "sitecustomize", "tabulate", "textual", "textual_serve", "torch", "usercustomize", "uvloop"}
 FLAGS = pytest.mark.parametrize("flags", [(), ("-P",), ("-I",)], ids=["plain", "-P", "-I"])
 
 #: As ``meshrt``, the command of an installation, is written; found without an environment variable.
@@ -170,6 +172,44 @@ def test_a_script_that_meshrt_run_starts(flags: tuple[str, ...], planted: Plante
         with started(planted, *flags, command, "run", "-m", "colorsys") as running:
             running.communicate(timeout=WAIT)
             assert (running.returncode, planted.ran()) == (0, [])
+
+
+def test_gpus_are_counted_without_the_working_directory(planted: Planted) -> None:
+    command = planted.script("meshrt", COMMAND)
+    script = planted.script("train.py", "print('runs')\n")
+    with started(planted, command, "run", "--nproc-per-node", "gpu", script) as running:
+        output, said = running.communicate(timeout=WAIT)
+        assert "torch finds no GPU" in said or "runs" in output, said
+        assert planted.ran() == []
+
+
+def test_the_agent_below_ray(planted: Planted) -> None:
+    """Ray's workers have the working directory of their job."""
+    agent = (
+        f"import sys\nsys.path.append({str(ROOT)!r})\nfrom meshrt.engine.ray_host import HostAgent\n"
+        "agent = HostAgent()\nassert not agent.start(b'', {})[1]\n"
+        "while not isinstance(agent.read(), int):\n    pass\n"
+    )
+    with started(planted, planted.script("worker.py", agent)) as running:
+        _, said = running.communicate(timeout=WAIT)
+        assert (running.returncode, planted.ran()) == (0, []), said
+
+
+def test_an_agent_that_is_found_by_its_name(planted: Planted) -> None:
+    """Another machine may have meshrt at another path; a container starts commands in the directory of its program."""
+    nowhere = planted.script(
+        "nowhere", f'case "$*" in *{AGENT_PROGRAM}*) echo "{NO_FILE}" >&2; exit 2;; esac\nexec "$@"\n'
+    )
+    program = planted.script(
+        "train.py",
+        f"import sys\nsys.path.append({str(ROOT)!r})\nfrom meshrt import proc_mesh\n"
+        "from meshrt.engine.command import CommandEngine\n"
+        f"engine = CommandEngine(('n1',), (('env', 'PYTHONPATH={ROOT}', 'sh', {nowhere!r}),))\n"
+        "with proc_mesh(hosts=1, gpus=1, engine=engine) as mesh:\n    mesh.get(60)\n",
+    )
+    with started(planted, program) as running:
+        _, said = running.communicate(timeout=WAIT)
+        assert (running.returncode, planted.ran()) == (0, []), said
 
 
 @FLAGS

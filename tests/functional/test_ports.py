@@ -220,6 +220,52 @@ def test_an_exception_is_raised_where_it_is_received(senders: ActorMesh[Sender])
         receiver.recv().get(WAIT)
 
 
+def test_an_exception_that_nobody_receives_is_said() -> None:
+    code = """
+from meshrt import *
+class Actors(Actor):
+    @endpoint
+    def open(self):
+        port, self.receiver = Channel.open()
+        return port
+    @endpoint
+    def fail(self, port, text):
+        port.exception(ValueError(text))
+    @endpoint
+    def arrived(self):
+        return len(self.receiver._inbox.unread())
+actors = proc_mesh(n=2).spawn("actors", Actors)
+closed, receiver = Channel.open()
+actors.fail.call(closed, "closed").get()
+while len(receiver._inbox.unread()) < 2:
+    pass
+receiver.close()
+dropped, receiver = Channel.open()
+actors.slice(n=0).fail.call(dropped, "dropped").get()
+del receiver
+left, receiver = Channel.open()
+read, other = Channel.open()
+for port in (left, read):
+    actors.slice(n=1).fail.call(port, "left").get()
+try:
+    other.recv().get()
+except ValueError:
+    pass
+in_rank = actors.slice(n=0).open.call_one().get()
+actors.slice(n=1).fail.call(in_rank, "in a rank").get()
+while not actors.slice(n=0).arrived.call_one().get():
+    pass
+"""
+    done = run_python("-c", code)
+    what = "nobody has received what port.exception() has sent to "
+    said = [line.partition(what)[2] for line in done.stderr.splitlines() if what in line]
+    assert done.returncode == 0 and len(said) == len({*said}), done.stderr
+    for text in ("closed, and 1 more", "left", "in a rank"):
+        (line,) = [each for each in said if each.endswith(f"ValueError: {text}")]
+        assert line.startswith("the channel opened at <string>:")
+    assert len(said) == 4 and any(each.endswith("ValueError: dropped") for each in said), said
+
+
 def test_ranked_messages_say_who_has_sent_them(senders: ActorMesh[Sender]) -> None:
     port, receiver = Channel[str].open_ranked()
     senders.send.call(port, "x").get(WAIT)
@@ -370,6 +416,27 @@ def test_a_thread_waits_for_a_receiver_that_does_not_take(senders: ActorMesh[Sen
     assert [number for _, number in received(receiver, 5000)] == list(range(5000))
     done.get(WAIT)
     assert one.count.call_one().get(WAIT) == 5000
+
+
+def _say_waits_soon() -> None:
+    meshrt.mesh.ports._SLOW = 0.05
+
+
+def test_a_long_wait_in_send_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, receiver = Channel[tuple[int, int]].open()
+    mesh = proc_mesh(n=1, setup=_say_waits_soon)
+    sender, receiving = mesh.spawn("sender", Sender), mesh.spawn("receiving", Receiving)
+    sender.numbers.broadcast(port, 1000)
+    wait_until(lambda: "port.send() has waited for 0.05 s: the script has not taken" in caplog.text, WAIT)
+    assert len(received(receiver, 1000)) == 1000
+    monkeypatch.setattr("meshrt.mesh.ports._SLOW", 0.05)
+    to_rank = receiving.open.call_one().get(WAIT)["port"]
+    sending = threading.Thread(target=lambda: deque(map(to_rank.send, range(1000)), 0))
+    sending.start()
+    wait_until(lambda: "has waited for 0.05 s: receiving rank 0 has not taken" in caplog.text, WAIT)
+    assert receiving.take_many.call_one(1000).get(WAIT) == list(range(1000))
+    sending.join(WAIT)
+    assert caplog.text.count("has waited for") == 2
 
 
 def test_an_event_loop_is_refused_when_too_much_waits() -> None:

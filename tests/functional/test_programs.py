@@ -37,6 +37,8 @@ adder = mesh.spawn("adder", Adder, by=5)
 print("VALUES", adder.add.call(1).get(30).values())
 """
 EXPECTED = "VALUES [1106, 1107]"
+#: The line that fails.
+FAILING = 'raise KeyError("from the program")'
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +92,21 @@ def test_standard_input_as_a_file(tmp_path: Path) -> None:
             command, stdin=file, capture_output=True, text=True, env=environment(), timeout=40, check=False
         )
     assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "env", "shown"),
+    [("", {}, True), ("# " + 6000 * "x" + "\n", {}, False), ("", {"PYTHONUNBUFFERED": "1"}, False)],
+    ids=["short", "long", "unbuffered"],
+)
+def test_a_remote_traceback_of_standard_input(more: str, env: dict[str, str], shown: bool) -> None:
+    """It has source lines while C stdio still has the text: no other place has it when Python has compiled it."""
+    done = run_python("-", input=f"{PROGRAM}{more}adder.fail.call().get(30)\n", env=environment(**env))
+    assert done.returncode == 1 and EXPECTED in done.stdout
+    frame = re.search(r'\n +File "<stdin>", line (\d+), in fail\n(.*)\n', done.stderr)
+    assert frame is not None and PROGRAM.splitlines()[int(frame[1]) - 1] == f"        {FAILING}"
+    assert (frame[2].strip() == FAILING) is shown
 
 
 def test_standard_input_as_a_pipe(tmp_path: Path) -> None:
@@ -161,7 +178,8 @@ def test_typed_at_the_prompt(tmp_path: Path) -> None:
         child.expect_exact(EXPECTED)
         child.expect_exact(">>> ")
         child.sendline("adder.fail.call().get(30)")
-        child.expect_exact("KeyError")
+        child.expect_exact("KeyError: 'from the program'")
+        child.expect(r'File "<[^"\n]+>", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
         child.expect_exact(">>> ")
         child.sendline("exit()")
         child.expect(pexpect.EOF)

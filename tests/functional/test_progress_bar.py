@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
 pytest.importorskip("pyte", reason="pyte is not installed (pip install --group test)")
 
-from tests.support.emulator import emulated
+from tests.support.emulator import SECONDS, Emulator, emulated
+from tests.support.programs import ROOT
+from tests.support.waiting import wait_until
 
 PROGRAM = """
 import os, sys, time
@@ -88,3 +91,47 @@ err.write("whole")
 """
     with emulated([sys.executable, "-c", code]) as me:
         assert me.ends() == "whole" and me.code == 0
+
+
+SLOW_START = str(ROOT / "tests" / "support" / "slow_start.py")
+
+
+def printed() -> list[str]:
+    """Return the lines of ``slow_start.py``, sorted."""
+    places = [(f"[job hosts={rank // 4},gpus={rank % 4}]", rank) for rank in range(16)]
+    whole = [f"{place} rank {rank} begins and is whole, {'x' * 40}" for place, rank in places]
+    return sorted([*whole, *(f"{place} rank {rank} has an error" for place, rank in places), "all have started"])
+
+
+def settled(me: Emulator) -> str:
+    me.settles()
+    return me.shown
+
+
+@pytest.mark.slow
+def test_what_ranks_print_while_others_start_is_whole_and_above_the_bar(tmp_path: Path) -> None:
+    with emulated([sys.executable, SLOW_START, str(tmp_path)], lines=60, CI="") as me:
+        (tmp_path / "host 1").touch()
+        me.sees("meshrt: 8/16 ranks started |")
+        (tmp_path / "print").touch()
+        wait_until(lambda: settled(me).count(" rank ") == 16, SECONDS, "lines of 8 ranks")
+        assert set(me.shown.splitlines()) < set(printed())
+        (tmp_path / "host 2").touch()
+        me.sees("meshrt: 12/16 ranks started |")
+        (tmp_path / "host 3").touch()
+        assert sorted(me.ends().splitlines()) == printed()
+        assert me.code == 0
+
+
+@pytest.mark.slow
+def test_a_terminal_that_cannot_erase_has_no_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("host 1", "host 2", "host 3", "print"):
+        (tmp_path / name).touch()
+    demo = run_path(str(ROOT / "examples" / "demo.py"))
+    typist = demo["Typist"](sys.executable, SLOW_START, str(tmp_path), cwd=tmp_path)
+    try:
+        typist.expect("all have started")
+        assert typist.end() == 0
+    finally:
+        typist.close()
+    assert sorted(capsys.readouterr().out.splitlines()) == printed()

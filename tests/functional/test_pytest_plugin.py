@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,14 @@ class Job(Actor):
     @endpoint
     def step(self, loss: float) -> float:
         return loss
+
+
+@pytest.fixture(autouse=True)
+def one_after_the_other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Segments have no owner: those that one of these tests leaves would be found by another, in another worker."""
+    with open(tmp_path_factory.getbasetemp().parent / "plugin.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def ran(folder: Path, *tests: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
@@ -143,6 +155,98 @@ def test_the_report_of_a_test_has_no_failure_of_another_one(tmp_path: Path) -> N
     assert status == 1 and "1 failed, 1 passed" in said
     assert "ROOT CAUSE  job rank 1 on" in said and "AMBIGUOUS" not in said
     assert "loss is 3" in said and "loss is 2" not in said.replace("match='loss is 2'", "")
+
+
+LEAKS = """
+import socket, subprocess, sys, threading
+from multiprocessing import resource_tracker, shared_memory
+
+kept, end = [], threading.Event()
+
+class Taker(Actor):
+    @endpoint
+    def take(self, data):
+        pass
+
+def used(make):
+    make(n=2).spawn('taker', Taker).take.call(bytes(1 << 20)).get(20)  # shared memory, which the program keeps
+
+class Client:
+    def __init__(self):
+        self.connection = socket.create_server(("127.0.0.1", 0))
+
+class Segments(Actor):
+    @endpoint
+    def make(self):
+        segment = shared_memory.SharedMemory(create=True, size=100, name=sys.argv[0])
+        resource_tracker.unregister(segment._name, "shared_memory")
+
+def load():
+    end.wait()  # @here
+"""
+#: The code of a test, and what is said of it.
+KINDS = {
+    "thread": (
+        "threading.Thread(target=load, name='loader', daemon=True).start()",
+        r"thread \d+ loader, at \S+test_it\.py:\d+ in load\(\)",
+    ),
+    "socket": (
+        "kept.append(Client())",
+        r"descriptor \d+ -> socket:\[\d+\] at \('127\.0\.0\.1', \d+\), held by test_it\.Client",
+    ),
+    "file": ("kept.append(open(__file__))", r"descriptor \d+ -> \S+test_it\.py, held by test_it\.kept"),
+    "child": (
+        "kept.append(subprocess.Popen(['cat'], stdin=subprocess.PIPE))",
+        r"descriptor \d+ -> pipe:\[\d+\], held by test_it\.kept\n  process \d+, a child \(cat\)",
+    ),
+    "ended": (
+        "kept.append(subprocess.Popen(['true']))",
+        r"process \d+, a child, which has ended, and has not been waited for",
+    ),
+}
+
+
+@pytest.mark.slow
+def test_what_a_test_leaves_in_its_process_is_its_error(tmp_path: Path) -> None:
+    tests = [f"def test_{kind}(meshrt_mesh):\n    used(meshrt_mesh)\n    {code}" for kind, (code, _) in KINDS.items()]
+    status, said = ran(tmp_path, LEAKS, *tests, "def test_last(meshrt_mesh):\n    used(meshrt_mesh)")
+    assert status == 1 and f"{len(KINDS) + 1} passed, {len(KINDS)} errors" in said
+    for kind, (_, expected) in KINDS.items():
+        text = said.partition(f"at teardown of test_{kind} ")[2].partition("ERROR at ")[0]
+        assert re.search(rf"^what the test has left behind:\n  {expected}\n(?!  )", text, re.MULTILINE), text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_segment_that_a_rank_leaves_is_reported_unless_that_is_off(reports: bool, tmp_path: Path) -> None:
+    name = f"left-{os.getpid()}-{reports}"
+    try:
+        status, said = ran(
+            tmp_path,
+            LEAKS.replace("sys.argv[0]", repr(name)),
+            "def test_it(meshrt_mesh):\n    meshrt_mesh(n=1).spawn('segments', Segments).make.call().get(20)",
+            options=("-o", f"meshrt_leaks={reports}"),
+        )
+    finally:
+        Path("/dev/shm", name).unlink()
+    assert (f"  segment /dev/shm/{name} (100 bytes)\n" in said) is reports
+    assert status == int(reports), said
+
+
+@pytest.mark.slow
+def test_what_goes_on_with_the_program_or_with_a_failed_test_is_no_leak(tmp_path: Path) -> None:
+    status, said = ran(
+        tmp_path,
+        LEAKS,
+        "def test_fails(meshrt_mesh):\n    used(meshrt_mesh)\n    here = Client()\n    assert 0",
+        "def test_singleton(meshrt_mesh):\n    used(meshrt_mesh)\n    meshrt.get_or_spawn('store', Job).get(20)",
+        "def test_ends(meshrt_mesh):\n    used(meshrt_mesh)\n    meshrt.shutdown_context()",
+        "def test_begins_anew(meshrt_mesh):\n"
+        "    used(meshrt_mesh)\n    meshrt.shutdown_context()\n    used(meshrt_mesh)",
+        "def test_closes(meshrt_mesh):\n"
+        "    used(meshrt_mesh)\n    here = Client()\n    here.me = here\n    subprocess.run(['true'])",
+    )
+    assert status == 1 and "1 failed, 4 passed in" in said, said
 
 
 def test_it_loads_nothing_of_meshrt_before_a_test_does(tmp_path: Path) -> None:

@@ -102,6 +102,26 @@ def test_a_signal_goes_on_to_the_script_once_and_is_no_failure(to_group: bool, t
     assert not file.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGRTMIN + 1, signal.SIGCONT, signal.SIGALRM, signal.SIGTSTP])
+def test_a_signal_of_any_number_goes_on_to_the_script(number: int, tmp_path: Path) -> None:
+    code = (
+        f"signal.signal({int(number)}, lambda *_: (print('handled', flush=True), sys.exit(7)))\n"
+        # A signal that comes as Python is about to sleep is handled behind that.
+        "print('ready', flush=True)\nwhile True: time.sleep(0.1)"
+    )
+    arguments = [sys.executable, *command(tmp_path, code)]
+    with subprocess.Popen(
+        arguments, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as runner:
+        try:
+            assert runner.stdout is not None and runner.stdout.readline() == "ready\n"
+            runner.send_signal(number)
+            assert runner.wait(30) == 7 and runner.stdout.read() == "handled\n"
+        finally:
+            runner.kill()
+
+
 def test_the_script_does_not_outlive_it(tmp_path: Path) -> None:
     env, _ = launched(tmp_path)
     arguments = [sys.executable, *command(tmp_path, "print('ready', flush=True); time.sleep(60)")]

@@ -16,6 +16,7 @@ import meshrt
 from meshrt import (
     Actor,
     ActorAborted,
+    CallCancelled,
     MeshFailure,
     MeshStopped,
     Port,
@@ -61,6 +62,8 @@ class Ending(Actor):
 
     @endpoint
     def abort(self, gate: str = "") -> None:
+        if gate:
+            Path(f"{gate}.begun").touch()
         wait_until(lambda: not gate or os.path.exists(gate), WAIT)
         context().actor_instance.abort("corrupt state")
 
@@ -194,6 +197,24 @@ def test_concurrent_calls_beside_an_abort_are_told_of_it() -> None:
     assert isinstance(job.abort_beside.call_one().exception(WAIT), ActorAborted)
     error = waiting.exception(WAIT)
     assert isinstance(error, ActorAborted) and error.reason == "corrupt state"
+
+
+def test_a_call_that_was_cancelled_beside_an_abort_stays_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: queue.SimpleQueue[MeshFailure] = queue.SimpleQueue()
+    monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.put)
+    job = proc_mesh(n=1).spawn("job", Ending).get(WAIT)
+    aborting = job.abort.call_one(str(tmp_path / "gate"))
+    behind = job.pid.call_one()
+    dropped = job.pid.call_one()
+    wait_until((tmp_path / "gate.begun").exists, WAIT)
+    assert aborting.cancel() and dropped.cancel()
+    (tmp_path / "gate").touch()
+    # An owner that reads the error of the call behind it has been told, too: before that the hook is called.
+    assert "corrupt state" in str(failures.get(timeout=WAIT).error)
+    assert isinstance(behind.exception(WAIT), ActorAborted)
+    assert isinstance(aborting.exception(0), CallCancelled) and isinstance(dropped.exception(0), CallCancelled)
 
 
 @pytest.mark.parametrize("cls", [Ending, AsyncEnding])

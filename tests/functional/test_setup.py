@@ -15,8 +15,10 @@ from meshrt import (
     Actor,
     ActorError,
     ArgumentNotSerializable,
+    CallCancelled,
     CallTimeout,
     Point,
+    ProcessDied,
     UsageError,
     current_rank,
     endpoint,
@@ -96,6 +98,47 @@ def test_a_timeout_while_starting_names_the_ranks(tmp_path: Path, monkeypatch: p
     mesh.get(20)
 
 
+def test_a_timeout_names_the_set_up_that_may_be_the_reason(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    gate = str(tmp_path / "gate")
+
+    def hang() -> None:
+        if current_rank().rank == 1:
+            open(gate).close()
+
+    echo = proc_mesh(n=2, setup=hang).spawn("echo", Echo)
+    assert echo.slice(n=0).pid.call().get(20)
+    with pytest.raises(CallTimeout, match=r"^echo.__init__\(\), or the set-up hang\(\) before it: .* 1 of 2 \(rank 1 "):
+        echo.get(0.01)
+    Path(gate).open("w").close()
+    echo.get(20)
+    with pytest.raises(CallTimeout, match=r"^other.__init__\(\): no answer"):
+        proc_mesh(n=1).spawn("other", Echo).initialized.get(0)
+
+
+def test_a_call_that_waits_for_the_set_up_is_cancelled_and_a_death_in_it_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    gate = str(tmp_path / "gate")
+
+    def wait_or_die() -> None:
+        if Path(gate).read_text() == "die":
+            os._exit(3)
+
+    mesh = proc_mesh(n=1, setup=wait_or_die)
+    actor = mesh.spawn("actor", Echo)
+    call = actor.pid.call_one()
+    assert not actor.initialized.cancel() and call.cancel()
+    assert isinstance(call.exception(0), CallCancelled)
+    Path(gate).write_text("go on")
+    assert actor.get(20).echo.call_one(1).get(20) == 1
+    dying = proc_mesh(n=1, setup=wait_or_die).spawn("dying", Echo)
+    call = dying.pid.call_one()
+    Path(gate).write_text("die")
+    for future in (dying.initialized, call):
+        with pytest.raises(ProcessDied, match="exited with code 3"):
+            future.get(20)
+
+
 @pytest.mark.slow
 def test_much_environment_and_a_preloaded_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ranks are asked for in several messages, and one process imports the module for all of them."""
@@ -113,7 +156,7 @@ def test_much_environment_and_a_preloaded_module(tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_too_long_for_a_rank_leaves_no_mesh() -> None:
-    with pytest.raises(UsageError, match=r"rank 0 cannot be told .*too long.* the limit is 1048576 bytes"):
+    with pytest.raises(UsageError, match=r"rank 0 cannot be started with this .*too long.* the limit is 1048576 bytes"):
         proc_mesh(n=2, preload=["x" * 2_000_000])
     assert start_root().registry.running() == []
     assert len(proc_mesh(n=2).spawn("echo", Echo).pid.call().get(20)) == 2

@@ -5,11 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
 import meshrt
-from meshrt import Actor, ActorError, ActorMesh, MeshError, ProcessDied, UsageError, endpoint, get_or_spawn, proc_mesh
+from meshrt import (
+    Actor,
+    ActorError,
+    ActorMesh,
+    CallTimeout,
+    MeshError,
+    ProcessDied,
+    UsageError,
+    context,
+    endpoint,
+    get_or_spawn,
+    proc_mesh,
+)
 from tests.support.programs import run_python
 from tests.support.waiting import wait_until
 
@@ -32,6 +45,10 @@ class Store(Actor):
     @endpoint
     def pid(self) -> int:
         return os.getpid()
+
+    @endpoint
+    def creator(self) -> str:
+        return str(context().actor_instance.creator)
 
 
 class Other(Store):
@@ -99,6 +116,32 @@ def test_ranks_script_and_meshes_of_ranks_share_one() -> None:
     assert get_or_spawn("store", Store, 0, label="x").get(20).add.call_one().get(20) == 22
     shown = run_python("-m", "meshrt", "ps", "-v").stdout
     assert "store" in shown
+    (program,) = [line for line in run_python("-m", "meshrt", "ps").stdout.splitlines() if str(os.getpid()) in line]
+    assert "store" in program
+
+
+def test_a_singleton_that_a_rank_has_asked_for_first_has_no_creator_but_the_script() -> None:
+    proc_mesh(n=1).spawn("user", User).add.call(1).get(20)
+    assert meshrt.get_singleton("store", Store).creator.call_one().get(20) == "<root>"
+
+
+class Slow(Store):
+    """Is built when a path is there."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__(0)
+        wait_until(lambda: os.path.exists(gate), 20)
+
+
+def test_one_that_is_being_built_times_out_and_is_not_cancelled(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    first, second = (get_or_spawn("slow", Slow, str(gate)) for _ in range(2))
+    for asked in (first, second):
+        with pytest.raises(CallTimeout, match=r"slow.__init__\(\): no answer within 0.01 s"):
+            asked.get(0.01)
+    assert not second.cancel()
+    gate.touch()
+    assert first.get(20).add.call_one().get(20) == 1 and second.get(20).add.call_one().get(20) == 2
 
 
 def test_another_class_or_other_arguments_are_refused() -> None:

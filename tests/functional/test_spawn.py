@@ -33,6 +33,14 @@ class Slow(Actor):
         return self.built_at
 
 
+class AsyncClock(Clock):
+    """As `Clock`, on an event loop."""
+
+    @endpoint
+    async def wait(self) -> None:
+        await asyncio.sleep(0)
+
+
 class Named(Actor):
     """Endpoints with names of what every mesh has, and a private one."""
 
@@ -175,6 +183,30 @@ def test_the_same_name_twice_is_refused_and_the_first_goes_on() -> None:
     assert clock.tick.call().get(20).values() == [2, 2]
 
 
+@pytest.mark.parametrize("cls", [Clock, AsyncClock])
+def test_the_handle_of_a_refused_spawn_does_not_reach_the_first(
+    cls: type[Clock], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mesh = proc_mesh(n=2)
+    first, second = mesh.spawn("clock", cls, 10), mesh.spawn("clock", cls, 20)
+    for refused in (second.tick.call, second.slice(n=1).tick.call_one, pickle.loads(pickle.dumps(second)).tick.call):
+        with pytest.raises(UsageError, match=r"'clock' runs on this mesh already"):
+            refused().get(20)
+    second.stop().get(20)
+    assert first.tick.call().get(20).values() == [11, 11]
+    second.tick.broadcast()
+    assert first.tick.call().get(20).values() == [12, 12]
+    told = ""
+
+    def is_told_of_both() -> bool:
+        nonlocal told
+        told += capfd.readouterr().err
+        return " too: " in told
+
+    wait_until(is_told_of_both)
+    assert "and no caller waits for it\nmeshrt.errors.UsageError: an actor named 'clock' runs" in told
+
+
 def test_a_stopped_actor_can_be_spawned_again() -> None:
     mesh = proc_mesh(n=2)
     clock = mesh.spawn("clock", Clock)
@@ -274,6 +306,14 @@ def test_an_endpoint_may_have_any_name() -> None:
         named.endpoint(Named.get).call()  # type: ignore[call-arg]  # wrong on purpose
     with pytest.raises(AttributeError, match=r"Named has no endpoint 'gte'; did you mean 'get'\?"):
         named.endpoint("gte")
+    handles: list[tuple[Any, str]] = [(handle, "call"), (handle.slice(n=0), "call_one")]
+    for each, verb in handles:
+        with pytest.raises(
+            AttributeError, match=rf"^named.get is a method of the mesh; .* expected named.endpoint\('get'\).{verb}$"
+        ):
+            getattr(each.get, verb)("x")
+    kind: Any = ActorMesh
+    assert handle.get.__doc__ == kind.get.__doc__ and not hasattr(handle.get, "other")
     handle.stop()
     with pytest.raises(MeshStopped):
         named.endpoint("size").call().get(20)

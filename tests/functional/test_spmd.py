@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import py_compile
 import re
 import signal
 import subprocess
 import sys
+import zipapp
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +80,37 @@ def test_a_module_with_a_relative_import(tmp_path: Path) -> None:
     assert facts_of(run("-m", "pkg.go", "x", cwd=tmp_path)) == {0: plain, 1: plain}
 
 
+def test_a_script_that_joins_is_the_rank_that_it_is(tmp_path: Path) -> None:
+    done = run(script(tmp_path, "import meshrt\nprint(meshrt.join('other'))\n"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\nTrue\n", "")
+
+
+@pytest.mark.parametrize("kind", ["directory", "archive", "compiled"])
+def test_a_script_that_is_no_source_file(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    path = script(tmp_path / "app", FACTS, "__main__.py")
+    given = {"directory": "app", "archive": "app.pyz", "compiled": "app.pyc"}[kind]
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
+    py_compile.compile(path, cfile=str(tmp_path / "app.pyc"))
+    plain = facts_of(run_python(given, "x", cwd=tmp_path))[0]
+    assert facts_of(run(given, "x", cwd=tmp_path)) == {0: plain, 1: plain}
+
+
+@pytest.mark.parametrize("way", ["alone", "-n", "launched"])
+def test_modules_of_the_working_directory_are_not_those_of_python(way: str, tmp_path: Path) -> None:
+    """Nor those beside the script: as if it ran alone, which needs none of them."""
+    for folder in (tmp_path, tmp_path / "sub"):
+        folder.mkdir(exist_ok=True)
+        for name in ("selectors", "shlex", "dataclasses", "queue", "json", "subprocess", "socket"):
+            script(folder, "raise AssertionError('imported')\n", f"{name}.py")
+    path = script(tmp_path / "sub", "print('trained')\n")
+    options = ["-n", "1"] if way == "-n" else []
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    env = environment(**place) if way == "launched" else None
+    done = run_python("-m", "meshrt", "run", *options, path, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "trained\n", "")
+
+
 def test_children_that_import_the_script_again(tmp_path: Path) -> None:
     text = (
         "import multiprocessing, os\n"
@@ -140,6 +174,13 @@ def test_all_ranks_are_started_again(tmp_path: Path) -> None:
         "main.run() raised on rank 1 (hosts=0, gpus=1) on HOST: ValueError: bad batch"
         for number in (1, 2)
     ]
+    text = text.replace("'bad batch'", "f'bad batch {attempt}'").replace("attempt < 2 and ", "")
+    done = run("--max-restarts", "2", script(tmp_path, text, "worse.py"))
+    shown = done.stderr.partition("=====")[0]
+    assert re.findall(r"^(attempt \d of 3) had failed before: .*: ValueError: (.*)$", shown, re.M) == [
+        ("attempt 1 of 3", "bad batch 0"), ("attempt 2 of 3", "bad batch 1"),
+    ]  # fmt: skip
+    assert "ValueError: bad batch 2" in done.stderr.partition("ROOT CAUSE")[2]
     done = run("--max-restarts", "1", path)
     assert done.returncode == 1 and done.stderr.count("ROOT CAUSE") == 1 and "ValueError: bad batch" in done.stderr
 
@@ -166,6 +207,74 @@ def test_ranks_are_looked_into_by_the_dimensions_of_the_script(tmp_path: Path) -
         program.send_signal(signal.SIGINT)
         program.wait(30)
         assert program.returncode == -signal.SIGINT
+    wait_until(lambda: not marked_processes())
+
+
+SAVES = """
+import pathlib, signal
+def save(number, _frame):
+    pathlib.Path(__file__).with_name(f"saved-{rank}").write_text(signal.Signals(number).name)
+    sys.exit(rank)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("handled", [True, False])
+def test_a_signal_reaches_the_script_on_all_ranks(tmp_path: Path, number: signal.Signals, handled: bool) -> None:
+    """It may write a checkpoint; one without a handler ends as Python does, which is no failure."""
+    passed_on = signal.SIGINT if number is signal.SIGINT else signal.SIGTERM
+    code = TRAIN + SAVES + (f"signal.signal({passed_on:d}, save)\n" if handled else "")
+    path = script(tmp_path, code + "print('ready', flush=True)\nwhile True: time.sleep(0.1)\n")
+    with running("-n", "2", path, "pass") as program:
+        assert program.stdout is not None
+        assert [program.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        program.send_signal(number)
+        _, err = program.communicate(timeout=60)
+    assert program.returncode == -number and "no answer from 2 of 2 (ranks 0-1)" in err, err
+    assert "FAILED" not in err and (f"30 s to end after {number.name}" in err) is (number is not signal.SIGINT), err
+    assert [path.read_text() for path in tmp_path.glob("saved-*")] == [passed_on.name] * 2 * handled
+    wait_until(lambda: not marked_processes())
+
+
+@pytest.mark.slow
+def test_the_end_of_ranks_that_are_at_a_breakpoint_is_no_failure(tmp_path: Path) -> None:
+    with running("-n", "2", script(tmp_path, TRAIN + "else: breakpoint()\n"), "breakpoint()") as program:
+        assert program.stderr is not None
+        told = program.stderr.readline()
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+    assert program.returncode == -signal.SIGINT and "stopped at" in told and "FAILED" not in err, err
+
+
+@pytest.mark.slow
+def test_in_the_background_of_a_shell_only_ctrl_c_is_ignored(tmp_path: Path) -> None:
+    path = script(tmp_path, TRAIN + "print('ready', flush=True)\nwhile True: time.sleep(0.1)\n")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with running("-n", "2", path, "pass") as program:
+            signal.signal(signal.SIGINT, before)
+            assert program.stdout is not None
+            assert [program.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+            program.send_signal(signal.SIGINT)
+            program.terminate()
+            assert program.wait(20) == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGINT, before)
+    wait_until(lambda: not marked_processes())
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_ranks_that_go_on(tmp_path: Path) -> None:
+    code = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('goes on', flush=True))\n"
+    path = script(tmp_path, TRAIN + code + "print('ready', flush=True)\nwhile True: time.sleep(0.1)\n")
+    with running("-n", "2", path, "pass") as program:
+        assert program.stdout is not None
+        assert [program.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        program.send_signal(signal.SIGTERM)
+        assert [program.stdout.readline() for _ in range(2)] == ["goes on\n"] * 2
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(20) == -signal.SIGTERM
     wait_until(lambda: not marked_processes())
 
 
@@ -204,18 +313,31 @@ def test_a_breakpoint_for_all_stops_all_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["-n", "0", "train.py"], "'0' is not a number of ranks"),
+        (["-n", "0", "train.py"], "'0' is not a valid number of ranks"),
+        (["--nproc-per-node", "gpu", "train.py"], "--nproc-per-node gpu: torch finds no GPU"),
+        (["--nnodes", "2", "train.py"], "below a launcher: torchrun --nnodes 2 ... -m meshrt run SCRIPT"),
         (["-n", "2", "missing.py"], "there is no script missing.py"),
+        (["-n", "2", "."], ". is not a script, and has no __main__.py"),
         (["-n", "2", "-m", "missing_module"], "there is no module missing_module"),
         (["--mesh", "dp", "train.py"], "'dp' is not a dimension"),
         (["-n", "3", "--mesh", "dp=2", "train.py"], "--mesh dp=2 has 2 ranks, and -n is 3"),
-        (["-n", "2", "--max-restarts", "-1", "train.py"], "not a number of restarts"),
+        (["-n", "2", "--max-restarts", "-1", "train.py"], "not a valid number of restarts"),
     ],
 )
 def test_what_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
     script(tmp_path, "")
     done = run_python("-m", "meshrt", "run", *words, cwd=tmp_path)
     assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("count", "ranks"), [("2", 2), ("cpu", os.cpu_count()), ("auto", os.cpu_count())])
+def test_the_words_of_torchrun(count: str, ranks: int, tmp_path: Path) -> None:
+    names = "('RANK', 'WORLD_SIZE', 'TORCHELASTIC_MAX_RESTARTS')"
+    path = script(tmp_path, f"import os\nprint(*(os.environ[name] for name in {names}))\n")
+    words = ["--standalone", "--nnodes=1", f"--nproc_per_node={count}", "--max_restarts=3", path]
+    env = environment(CUDA_VISIBLE_DEVICES="")
+    done = run_python("-m", "meshrt", "run", *words, env=env)
+    assert sorted(done.stdout.splitlines()) == [f"{rank} {ranks} 3" for rank in range(ranks)]
 
 
 def test_no_process_is_left(tmp_path: Path) -> None:

@@ -317,7 +317,12 @@ def test_a_wait_that_has_begun_is_told_too(tmp_path: Path) -> None:
         waiting.get(WAIT)
     assert caught.value.place.mesh_id == victim._target.mesh_id
     assert str(caught.value).startswith("idle rank 0 (n=0) on ")
-    assert any("has not failed, and you can wait again" in note for note in caught.value.__notes__)
+    (note,) = caught.value.__notes__
+    assert note == (
+        "An earlier failure that nobody handled, raised at the next get(): what this line waits for has not failed, "
+        "and you can wait again. To handle such failures, use __supervise__() of the owner or "
+        "meshrt.unhandled_fault_hook (docs/supervision.md)."
+    )
     gate.touch()
     assert waiting.get(WAIT) == "seen"
 
@@ -489,7 +494,7 @@ def test_what_an_owner_raises_about_a_failure_follows_from_it(tmp_path: Path) ->
         "while True: owner.ping.call_one().get(20)",
     )
     assert code == 1
-    assert "1 x LookupError: no spare" in err and "because it was asked about rank 1 of inner" in err
+    assert "1 x LookupError: no spare" in err and "because it was called for the failure of rank 1 of inner" in err
     assert "ROOT CAUSE  worker rank 1 (n=1) on " in err and "[certain: " in err
 
 

@@ -332,8 +332,47 @@ def test_a_patch_ends_with_its_block() -> None:
     assert decorated() == 2
     assert mesh.spawn("after", Counter).add.call_one(1).get(WAIT) == 1
     assert mesh.spawn("spawner", Spawner).add.call_one().get(WAIT) == 1
-    with pytest.raises(UsageError, match="patch_actor: 'int' is no subclass"), testing.patch_actor(Counter, int):
+    with pytest.raises(UsageError, match="patch_actor: 'int' is not a subclass"), testing.patch_actor(Counter, int):
         pass
+
+
+def test_a_patch_is_for_coroutines_too() -> None:
+    mesh = proc_mesh(n=1)
+
+    async def add(name: str) -> int:
+        return await mesh.spawn(name, Counter).add.call_one(1)
+
+    @testing.patch_actor(Counter, Double)
+    async def decorated(name: str, gate: asyncio.Event, entered: asyncio.Event) -> int:
+        entered.set()
+        await gate.wait()
+        return await add(name)
+
+    async def main() -> list[int]:
+        gates, entered = [asyncio.Event(), asyncio.Event()], [asyncio.Event(), asyncio.Event()]
+        tasks = [asyncio.create_task(decorated(f"d{i}", gates[i], entered[i])) for i in (0, 1)]
+        found = []
+        for each in entered:
+            await each.wait()
+        for gate, task in zip(gates, tasks, strict=True):  # the one that has begun first ends first
+            gate.set()
+            found.append(await task)
+        async with testing.patch_actor(Counter, Double) as given:
+            found.append(await add("block"))
+            with testing.patch_actor(Counter, Counter) as inner:
+                found.append(await add("nested"))
+        assert (given, inner) == (Double, Counter)
+        return [*found, await add("after")]
+
+    assert asyncio.run(main()) == [2, 2, 2, 1, 1]
+    with testing.patch_actor(Counter, Double) as given:
+        assert given is Double
+
+    def generator() -> Iterator[None]:
+        yield
+
+    with pytest.raises(UsageError, match=r"cannot decorate .*generator, .*expected `with patch_actor"):
+        testing.patch_actor(Counter, Double)(generator)
 
 
 # -- failures

@@ -163,7 +163,7 @@ def test_no_file_and_no_harm(tmp_path: Path) -> None:
         (
             (str(tmp_path / "out.json"), "77"),
             2,
-            "process 77 is not a meshrt program of this user; name one by its id or its pid: ",
+            "PID 77 is not a meshrt program; name one by its id or its pid: ",
         ),
         ((str(tmp_path / "out.json"), "--ranks", "ranks(7)"), 2, "expected 0 to 1"),
         ((str(tmp_path / "out.json"), "--ranks", "stopped"), 2, "this selects no rank"),

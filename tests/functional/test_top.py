@@ -177,7 +177,7 @@ def test_one_table_and_one_object_without_textual() -> None:
     ("words", "complaint"),
     [
         (("--json",), "expected --once beside it"),
-        (("--once", "--serve"), "expected it without --serve"),
+        (("--once", "--serve"), "--once cannot be combined with --serve"),
         (("--once", "--port", "1"), "expected --serve beside them"),
         (("--serve", "--port", "0"), "from 1 to 65535"),
         (("--serve", "--host", "::"), "expected one address of this machine, not all of them"),

@@ -25,6 +25,11 @@ class RaisesInReduce:
         raise OSError("no reduce today")
 
 
+class RaisesInGetState:
+    def __getstate__(self) -> Any:
+        raise LookupError("no state today")
+
+
 class ExitsInReduce:
     def __reduce__(self) -> Any:
         sys.exit(7)
@@ -126,6 +131,8 @@ class Odd(Actor):
                 return (index for index in range(3))
             case "reduce raises":
                 return RaisesInReduce()
+            case "state raises":
+                return {"deep": [RaisesInGetState()]}
             case "reduce exits":
                 return ExitsInReduce()
             case "nested deeply":
@@ -173,6 +180,7 @@ def still_works(odd: ActorMesh[Odd]) -> bool:
         ("lock", "_thread.lock"),
         ("generator", "generator"),
         ("reduce raises", "no reduce today"),
+        ("state raises", "no state today"),
         ("reduce exits", "ExitsInReduce"),
         ("nested deeply", "recursion"),
     ],
@@ -245,11 +253,12 @@ def test_only_who_wants_a_result_waits_for_its_loading(odd: ActorMesh[Odd], tmp_
     [
         (threading.Lock(), "_thread.lock"),
         (RaisesInReduce(), "no reduce today"),
+        ([RaisesInGetState()], "no state today"),
         (ExitsInReduce(), "ExitsInReduce"),
         (nested(DEPTH), "recursion"),
         ((number for number in range(3)), "generator"),
     ],
-    ids=["lock", "reduce raises", "reduce exits", "nested deeply", "generator"],
+    ids=["lock", "reduce raises", "state raises", "reduce exits", "nested deeply", "generator"],
 )
 @pytest.mark.parametrize("adverb", ["call", "broadcast"])
 def test_an_argument_that_cannot_be_pickled_is_refused_at_the_call(
@@ -258,7 +267,9 @@ def test_an_argument_that_cannot_be_pickled_is_refused_at_the_call(
     with pytest.raises(ArgumentNotSerializable) as caught:
         getattr(odd.take, adverb)(value)
     assert isinstance(caught.value, TypeError)
-    assert isinstance(caught.value, OSError) is isinstance(value, RaisesInReduce)  # what its own code raised
+    # What its own code raised.
+    assert isinstance(caught.value, OSError) is (text == "no reduce today")
+    assert isinstance(caught.value, LookupError) is (text == "no state today")
     assert "odd.take(): argument 1" in str(caught.value) and text in str(caught.value)
     assert odd.count.call().get(20).values() == [0, 0]
     assert still_works(odd)
@@ -315,12 +326,21 @@ def test_an_actor_class_or_an_argument_of_init_that_cannot_be_pickled() -> None:
 
 @pytest.mark.slow
 @pytest.mark.row("S1", "S5")
-def test_the_error_is_of_the_type_that_was_raised_as_well(odd: ActorMesh[Odd]) -> None:
-    with pytest.raises(OSError, match="no reduce today") as argument:
-        odd.take.call(RaisesInReduce())
+@pytest.mark.parametrize(
+    ("kind", "what", "value", "text"),
+    [
+        (OSError, "reduce raises", RaisesInReduce(), "no reduce today"),
+        (LookupError, "state raises", RaisesInGetState(), "no state today"),
+    ],
+)
+def test_the_error_is_of_the_type_that_was_raised_as_well(
+    odd: ActorMesh[Odd], kind: type[Exception], what: str, value: object, text: str
+) -> None:
+    with pytest.raises(kind, match=text) as argument:
+        odd.take.call(value)
     assert isinstance(argument.value, ArgumentNotSerializable)
-    with pytest.raises(OSError, match="no reduce today") as result:
-        odd.give.call("reduce raises").get(20)
+    with pytest.raises(kind, match=text) as result:
+        odd.give.call(what).get(20)
     assert isinstance(result.value, ResultNotSerializable)
     for error in (argument.value, result.value):
         again = pickle.loads(pickle.dumps(error))

@@ -19,7 +19,7 @@ import pytest
 
 from meshrt.show.installing import install_command
 from tests.support.programs import ROOT, environment, project
-from tests.test_docs import python_of
+from tests.test_docs import PAGES, needs, python_of
 
 __all__: list[str] = []
 
@@ -230,6 +230,45 @@ def test_programs_of_an_installed_meshrt(python: Path, shared: Path, tmp_path: P
     (tmp_path / "script.py").write_text("import os; print('rank', os.environ['RANK'])")
     assert "rank 1" in ran(str(python.with_name("meshrt")), "run", "-n", "2", "script.py", cwd=tmp_path)
     assert "every step showed what it should" in ran(str(python), str(shared / "examples" / "demo.py"), cwd=tmp_path)
+
+
+_TEST = """
+from meshrt import Actor
+
+def test_here(meshrt_mesh, request):
+    assert len(meshrt_mesh(n=2).spawn("actor", Actor).get(20)) == 2
+    assert request.config.pluginmanager.get_plugin("meshrt").__name__ == "meshrt.pytest_plugin"
+"""
+
+
+@pytest.mark.slow
+def test_pytest_finds_the_plug_in_where_both_are_installed(python: Path, tmp_path: Path) -> None:
+    """In an environment of its own, which has pytest, and all that is in the one of the wheel."""
+    with_pytest = tmp_path / "env" / "bin" / "python"
+    ran(sys.executable, "-m", "venv", "--without-pip", str(with_pytest.parents[1]), cwd=tmp_path)
+    place = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    (own,), (of_wheel,) = _said(with_pytest, place, tmp_path), _said(python, place, tmp_path)
+    Path(own, "wheel.pth").write_text(f"{of_wheel}\n")
+    if pip(with_pytest, "pytest").returncode:
+        pytest.skip("pytest cannot be installed here")
+    (tmp_path / "test_it.py").write_text(_TEST)
+    assert "1 passed" in ran(str(with_pytest), "-m", "pytest", "-q", "test_it.py", cwd=tmp_path)
+    off = run(str(with_pytest), "-m", "pytest", "-q", "-p", "no:meshrt", "test_it.py", cwd=tmp_path)
+    assert off.returncode == 1 and "fixture 'meshrt_mesh' not found" in off.stdout
+
+
+@pytest.mark.slow
+def test_the_pages_that_need_more_run_where_that_is_installed(built: Path, tmp_path: Path) -> None:
+    (wheel,), python = built.glob("*.whl"), empty(tmp_path / "env")
+    pages = {page: wanted for page in PAGES if (wanted := needs(page))}
+    assert (
+        len(pages) > 1
+        and pip(python, str(wheel), *(word for words in pages.values() for word in words)).returncode == 0
+    )
+    for page in pages:
+        (tmp_path / "page.py").write_text("\n".join(block.text for block in python_of(page)))
+        printed = ran(str(python), "page.py", cwd=tmp_path)
+        assert all(block.output in printed for block in python_of(page))
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ import msgpack
 from meshrt.mesh.agents import AgentLink
 from meshrt.wire.frames import pack_header
 from meshrt.wire.messages import CONTROL
-from meshrt.wire.tree import FromAgent, FromRank
+from meshrt.wire.tree import FROM_AGENT, FROM_RANK, FromAgent, FromRank
+from tests.fuzz.examples import examples_of
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
 from tests.fuzz.wire import CONTROL_EXAMPLES
@@ -78,7 +79,9 @@ def _examples() -> list[bytes]:
         {"t": "pong"},
         {"t": "warning", "text": "x"},
     ]
-    told = [*([None, message] for message in of_agent), *([["m1", 0], message] for message in CONTROL_EXAMPLES)]
+    of_rank = [*CONTROL_EXAMPLES, *examples_of(FROM_RANK)]
+    of_agent += examples_of(FROM_AGENT)
+    told = [*([None, message] for message in of_agent), *([["m1", 0], message] for message in of_rank)]
     return [packed([each, [None, {"t": "pong"}]]) for each in told] + [BAIT]
 
 

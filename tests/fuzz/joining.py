@@ -33,7 +33,7 @@ from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
 from tests.support.control import raw_frame
 
-__all__ = ["TARGETS"]
+__all__ = ["TARGETS", "messages_of", "tell"]
 
 _SECRET = b"s" * 32
 #: Messages of one input, and descriptors that go with one of them, at most.
@@ -58,7 +58,7 @@ def _agent() -> Iterator[tuple[selectors.BaseSelector, Path]]:
     assert len(os.listdir("/proc/self/fd")) == before, "descriptors are left open"
 
 
-def _messages(data: bytes) -> list[Any]:
+def messages_of(data: bytes) -> list[Any]:
     """Return the messages of an input, or the input itself where it has none."""
     try:
         messages = msgpack.unpackb(data, strict_map_key=False)
@@ -91,8 +91,8 @@ def _join(data: bytes) -> None:
         meeting = Meeting(selector, path, births, prepare, lambda child, _pid: born.append(child), lambda _s, _do: None)
         try:
             with _dialled(path) as sock:
-                for message in _messages(data):
-                    _tell(sock, message)
+                for message in messages_of(data):
+                    tell(sock, message)
                     _serve(selector)
             _serve(selector)
             with _dialled(path) as sock:
@@ -109,7 +109,7 @@ def _join(data: bytes) -> None:
                 child.close()
 
 
-def _tell(sock: socket.socket, message: Any) -> None:
+def tell(sock: socket.socket, message: Any) -> None:
     """Say something, with as many descriptors as it asks for: files, or each other one a socket if they are even."""
     count = message.pop("fds", 0) if isinstance(message, dict) else 0
     files = [os.memfd_create("fuzz") for _ in range(min(count, _FILES))] if type(count) is int and count > 0 else []
@@ -146,7 +146,7 @@ def _ask(data: bytes) -> None:
         path = code_path(str(folder), os.getpid())
         CodeRelay(selector, path, _SECRET, kept, lambda _seconds, _do: None)  # the selector refers to it
         with _proved(path, selector) as sock:
-            for message in _messages(data):
+            for message in messages_of(data):
                 with contextlib.suppress(OSError):
                     sock.send(_frame(message), socket.MSG_DONTWAIT)
                 _serve(selector)

@@ -7,14 +7,16 @@ change reaches (``make fuzz``, and each night). What was found stays in the tabl
 
 from __future__ import annotations
 
-from tests.fuzz import agent, ide, joining, prompt, store, tunnel, wire
+from tests.fuzz import agent, answers, ide, joining, prompt, store, tunnel, wire
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import Target
 
 __all__ = ["FOUND", "TARGETS"]
 
 TARGETS: dict[str, Target] = {
-    target.name: target for module in (wire, agent, joining, tunnel, store, ide, prompt) for target in module.TARGETS
+    target.name: target
+    for module in (wire, agent, joining, answers, tunnel, store, ide, prompt)
+    for target in module.TARGETS
 }
 
 #: Inputs that have had an effect that they may not have, by target.
@@ -23,6 +25,12 @@ FOUND: list[tuple[str, bytes]] = [
     ("store", packed([{"t": "publish", "id": 1, "chunk": 1, "fds": 1}])),
     # A file in the place of a socket: the agent ended.
     ("joining", packed([{"t": "join", "rank": 1, "fds": 1}, {"t": "ready", "fds": 1}])),
+    # A bool in the place of the number of a rank.
+    ("agent", packed([[["m1", False], {"t": "pong"}]])),
+    # Descriptors that come with a refusal: they stayed open.
+    ("meeting-answer", packed([{"t": "refused", "why": "a", "fds": 3}])),
+    # An agent that has been silent for ever: the one who asked it got an OverflowError.
+    ("store-answer", packed([{"t": "silent", "id": 1, "agent_pid": 1, "seconds": float("inf")}])),
     # A directory outside that of the command.
     ("tunnel-answered", tunnel.answer(1, "a/../../x")),
     # An object in the place of a list: the session ended, and nobody was told why.

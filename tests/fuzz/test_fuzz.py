@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 
 import pytest
 
+from tests.fuzz.examples import examples_of
 from tests.fuzz.mutating import Mutator
 from tests.fuzz.running import BAIT, Found, Target, attempt, attempts, search
 from tests.fuzz.targets import FOUND, TARGETS
+from tests.fuzz.wire import CATALOGUES
+from tests.support.programs import ROOT
 
 #: Each is a test of its own, so that workers share them.
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 4))]
+#: A catalogue that a module makes.
+_CATALOGUE = re.compile(r"^(\w+): Catalogue\[", re.MULTILINE)
 #: Seconds of all targets together, each night.
 NIGHT = 3600
 
@@ -39,6 +45,20 @@ def test_a_search_that_is_led_by_what_it_reaches(name: str) -> None:
         search(TARGETS[name], seconds, seconds)
     else:
         subprocess.run([sys.executable, "-m", "tests.fuzz.guided", name, str(seconds), "1"], check=True)
+
+
+def test_every_catalogue_has_examples() -> None:
+    """Of each message of all that the package has: none is forgotten that is new."""
+    made = [name for path in (ROOT / "meshrt").rglob("*.py") for name in _CATALOGUE.findall(path.read_text("utf-8"))]
+    assert len(made) == len(CATALOGUES), made
+    for catalogue in CATALOGUES:
+        assert examples_of(catalogue)
+
+
+@pytest.mark.slow
+def test_a_search_that_is_led_by_atheris() -> None:
+    pytest.importorskip("atheris", reason="not installed: atheris (pip install --group fuzz)")
+    subprocess.run([sys.executable, "-m", "tests.fuzz.guided", "control", "3", "1"], check=True, timeout=120)
 
 
 def looks(data: bytes) -> None:

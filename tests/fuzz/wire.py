@@ -10,17 +10,21 @@ from typing import Any
 import msgpack
 
 from meshrt.errors import AuthenticationError, ProtocolError
+from meshrt.store.messages import FROM_PROCESS, FROM_STORE, TO_PROCESS, TO_STORE
+from meshrt.wire.code import AskCode, Code
 from meshrt.wire.control import Catalogue, Message
 from meshrt.wire.errors import error_from_wire, error_to_wire, failure_of
 from meshrt.wire.frames import CONTROL_MAX, FrameDecoder, Unreceived, control_decoder, pack_header, split_frames
 from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_TOOL, ClientHandshake, Identity, ServerHandshake
+from meshrt.wire.meeting import FROM_MEETING, TO_MEETING
 from meshrt.wire.messages import CALL, ERROR, RESULT
-from meshrt.wire.tree import FROM_AGENT, FROM_RANK, FROM_ROOT, FROM_TERMINAL, TO_RANK, TO_TERMINAL
+from meshrt.wire.tree import FROM_AGENT, FROM_RANK, FROM_ROOT, FROM_TERMINAL, INVITED, TO_RANK, TO_TERMINAL
+from tests.fuzz.examples import examples_of
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
 from tests.support.control import raw_frame
 
-__all__ = ["CONTROL_EXAMPLES", "TARGETS"]
+__all__ = ["CATALOGUES", "CONTROL_EXAMPLES", "TARGETS"]
 
 _SECRET = b"s" * 32
 #: Beside what it was sent, a decoder holds the payload that was announced (`meshrt.wire.frames`); one of 8 MiB and more
@@ -36,7 +40,11 @@ CONTROL_EXAMPLES: list[dict[str, Any]] = [
 ]
 
 
-_CATALOGUES: tuple[Catalogue[Message], ...] = (FROM_AGENT, FROM_RANK, FROM_ROOT, FROM_TERMINAL, TO_RANK, TO_TERMINAL)
+#: All that there are; each has an example of every message of its own.
+CATALOGUES: tuple[Catalogue[Any], ...] = (
+    *(FROM_AGENT, FROM_RANK, FROM_ROOT, FROM_TERMINAL, TO_RANK, TO_TERMINAL, INVITED, TO_MEETING, FROM_MEETING),
+    *(FROM_PROCESS, TO_PROCESS, FROM_STORE, TO_STORE, Catalogue(AskCode), Catalogue(Code)),
+)
 
 
 def _cuts(data: bytes) -> list[list[bytes]]:
@@ -110,12 +118,12 @@ def _memory(data: bytes) -> None:
 def _control(data: bytes) -> None:
     """What a catalogue lets in is a message of it."""
     refusals: list[ProtocolError] = []
-    for catalogue in _CATALOGUES:
+    for catalogue in CATALOGUES:
         try:
             assert isinstance(catalogue.decode(data), Message)
         except ProtocolError as error:
             refusals.append(error)
-    if len(refusals) == len(_CATALOGUES):
+    if len(refusals) == len(CATALOGUES):
         raise refusals[0]
 
 
@@ -195,6 +203,11 @@ def _control_frames() -> list[bytes]:
     return [*frames, b"".join(frames), frames[0] + BAIT]
 
 
+def _control_examples() -> list[bytes]:
+    every = [fields for catalogue in CATALOGUES for fields in examples_of(catalogue)]
+    return [*map(packed, (*CONTROL_EXAMPLES, *every)), BAIT]
+
+
 def _chains() -> list[bytes]:
     one = ["ValueError", "bad", "Traceback", ["note"], "1a.2"]
     return [packed([one]), packed([one, ["KeyError", "", "", [], ""]]), packed([["", "", "", [], ""]])]
@@ -205,7 +218,7 @@ TARGETS = [
     Target("frames", _data_link, _data_examples, _REFUSED, count=8000),
     Target("frames-control", _control_link, _control_frames, _REFUSED, count=8000),
     Target("frames-memory", _memory, lambda: [*_data_examples(), *_control_frames()], _REFUSED, count=1000),
-    Target("control", _control, lambda: [*map(packed, CONTROL_EXAMPLES), BAIT], _REFUSED, "msgpack", count=4000),
+    Target("control", _control, _control_examples, _REFUSED, "msgpack", count=4000),
     Target("errors", _error, _chains, _REFUSED, "msgpack", count=4000),
     Target("handshake-server", _server, _hellos, count=8000),
     Target("handshake-client", _client, _answers, count=8000),

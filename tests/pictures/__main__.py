@@ -7,21 +7,25 @@ import sys
 import tempfile
 
 from tests.pictures import editor
+from tests.pictures.badges import badges
 from tests.pictures.sessions import SESSIONS
 from tests.pictures.terminal import why_not
-from tests.support.programs import ROOT
+from tests.support.programs import ROOT, project
 
 
 def main() -> None:
-    names = sys.argv[1:] or ["types", *SESSIONS]
+    names = sys.argv[1:] or ["types", "badges", *SESSIONS]
     if "types" in names:
         editor.PICTURE.write_text(editor.drawn((ROOT / "README.md").read_text("utf-8")), "utf-8")
-    if set(names) - {"types"} and (reason := why_not()):
+    if "badges" in names:
+        for name, badge in badges(project()).items():
+            (ROOT / "docs" / name).write_text(badge, "utf-8")
+    if set(names) - {"types", "badges"} and (reason := why_not()):
         sys.exit(f"sessions cannot be recorded here: {reason}")
     with tempfile.TemporaryDirectory() as directory:
         os.environ["MESHRT_RUNTIME_DIR"] = directory  # beside whatever else runs here
         for name in names:
-            if name != "types":
+            if name in SESSIONS:
                 (ROOT / "docs" / f"{name}.svg").write_text(SESSIONS[name](), "utf-8")
 
 

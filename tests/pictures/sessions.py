@@ -44,12 +44,16 @@ def debugger() -> str:
     return animated(frames, "python examples/debugging.py", WIDTH, "debugger")
 
 
+#: What is seen when each rank has come to where it hangs.
+_HANGS = ("likely culprits", "blocked in", "next_batch", "self.disk")
+
+
 def where() -> str:
     """All ranks of a program that hangs."""
     with terminal("training.py", "hang") as me:
         me.sees("step 0:")
         shown, end = "", time.monotonic() + SECONDS
-        while "blocked" not in shown:
+        while not all(text in shown for text in _HANGS):
             assert time.monotonic() < end, shown
             with terminal("-m", "meshrt", "where") as looks:
                 shown = looks.ends()

@@ -24,11 +24,13 @@ class Use:
 
     Attributes:
         memory: Bytes of private memory (anonymous pages).
-        descriptors: All but those of memory files, which come and go with what is in the store: `segments_of`.
+        descriptors: All but those of memory files.
+        chunks: Descriptors of memory files, which come and go with what is in the store (its bytes: `segments_of`).
     """
 
     memory: int
     descriptors: int
+    chunks: int
     threads: int
 
 
@@ -39,8 +41,8 @@ def use_of(pid: int) -> Use | None:
         threads = len(os.listdir(f"/proc/{pid}/task"))
     except (FileNotFoundError, ProcessLookupError):
         return None
-    descriptors = sum(1 for entry in _descriptors(pid) if not _is_memory(entry))
-    return None if found is None else Use(int(found[1]) * 1024, descriptors, threads)
+    memory = [_is_memory(entry) for entry in _descriptors(pid)]
+    return None if found is None else Use(int(found[1]) * 1024, memory.count(False), memory.count(True), threads)
 
 
 def killable(processes: list[psutil.Process]) -> list[psutil.Process]:

@@ -40,7 +40,9 @@ LONG_ENOUGH = 240.0
 #: Seconds within which nothing is left of a program whose root was killed: twice the promise, on a busy machine.
 GONE = 10.0
 #: What a value may have grown by in a whole run and still count as noise. Bytes for memory and segments.
-TOLERANCE = {"memory": 3 << 20, "descriptors": 3.0, "threads": 2.0, "segments": 32 << 20, "files": 40.0}
+TOLERANCE = {
+    "memory": 3 << 20, "descriptors": 3.0, "chunks": 20.0, "threads": 2.0, "segments": 32 << 20, "files": 40.0
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class Soak:
             if (use := use_of(pid)) is not None:
                 self._series[name, "memory"].add(now, use.memory)
                 self._series[name, "descriptors"].add(now, use.descriptors)
+                self._series[name, "chunks"].add(now, use.chunks)
                 self._series[name, "threads"].add(now, use.threads)
         self._series["program", "segments"].add(now, segments_of(root))
         self._series["program", "files"].add(now, files_below(self._runtime))
@@ -197,7 +200,7 @@ class Soak:
         """Return what a person reads: calls, faults, slopes, findings."""
         rows = []
         for kind in ("root", "agent", "rank"):
-            for what in ("memory", "descriptors", "threads"):
+            for what in ("memory", "descriptors", "chunks", "threads"):
                 rows += self._row(kind, what)
         for what in ("segments", "files"):
             rows += self._row("program", what)

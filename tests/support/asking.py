@@ -78,13 +78,16 @@ class Question:
         return [untyped(group) for group in self.answers]
 
     def wait(self, seconds: float = 30) -> list[Group]:
-        """Return all groups once it is done; every rank was reported once."""
+        """Return all answers once it is done, equal ones as one group; every rank was reported once.
+
+        An agent does not wait long for ranks that are late: equal answers may come in several groups.
+        """
         wait_until(lambda: self.done, seconds, "all answers")
         assert not self.early
         ranks = [(group.mesh_id, rank) for group in self.groups for rank in group.ranks]
         assert len(ranks) == len(set(ranks))
         assert [report.done for report in self.reports] == [False] * (len(self.reports) - 1) + [True]
-        return self.groups
+        return _joined(self.groups)
 
     def kinds(self) -> dict[str, list[int]]:
         """Return the ranks of each kind of answer."""
@@ -92,6 +95,19 @@ class Question:
         for group in self.groups:
             found.setdefault(group.kind, []).extend(group.ranks)
         return {kind: sorted(ranks) for kind, ranks in found.items()}
+
+
+def _joined(groups: Sequence[Group]) -> list[Group]:
+    joined: list[Group] = []
+    for group in groups:
+        for number, other in enumerate(joined):
+            if (other.mesh_id, other.kind, other.same) == (group.mesh_id, group.kind, group.same):
+                ranks = tuple(sorted((*other.ranks, *group.ranks)))
+                joined[number] = other._replace(ranks=ranks, per={**other.per, **group.per})
+                break
+        else:
+            joined.append(group)
+    return joined
 
 
 def everybody() -> dict[str, list[int]]:

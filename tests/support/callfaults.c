@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -51,6 +52,7 @@ struct control {
     int times;          /* then this many fail */
     int seen;
     int failed;
+    int files;          /* 1: reads and writes count, and fail, only of regular files */
     long long shift;    /* seconds that the clock of the day is off */
     int counts[F_COUNT];
 };
@@ -68,13 +70,24 @@ __attribute__((constructor)) static void begin(void) {
     syscall(SYS_close, file);
 }
 
-/* Returns what this call fails with; 0: it does not. */
-static int fails(int function) {
+static int is_of_file(int function, long number) {
+    struct stat found;
+    switch (function) {
+    case F_pread64: case F_pwrite64: case F_read: case F_write: case F_writev:
+        return !syscall(SYS_fstat, number, &found) && S_ISREG(found.st_mode);
+    }
+    return 1;
+}
+
+/* Returns what this call, whose first argument is given, fails with; 0: it does not. */
+static int fails(int function, long first) {
     struct control *c = control;
     if (!c || !__atomic_load_n(&c->armed, __ATOMIC_ACQUIRE))
         return 0;
     int process = c->process;
     if (process != (process < 0 ? -getppid() : getpid()))
+        return 0;
+    if (c->files && !is_of_file(function, first))
         return 0;
     __atomic_add_fetch(&c->counts[function], 1, __ATOMIC_RELAXED);
     if (function != c->function)
@@ -98,7 +111,7 @@ typedef long (*any)(long, long, long, long, long, long);
         static any real; \
         if (!real) \
             real = (any)dlsym(RTLD_NEXT, F_##name == F_vfork ? FORK : #name); \
-        int error = fails(F_##name); \
+        int error = fails(F_##name, a); \
         if (!error) \
             return real(a, b, c, d, e, f); \
         if (kind == NUMBER) \
@@ -123,7 +136,7 @@ long fail_syscall(long number, ...) {
     int error = 0;
 #define X(name) \
     if (number == SYS_##name) \
-        error = fails(F_##name);
+        error = fails(F_##name, a[0]);
     NUMBERED(X)
 #undef X
     if (error) {

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["DAY", "ERRORS", "LEFT_OUT", "CallFaults", "environment_with", "library"]
+__all__ = ["DAY", "ERRORS", "LEFT_OUT", "OF_FILES", "CallFaults", "environment_with", "library"]
 
 _SOURCE = Path(__file__).with_name("callfaults.c")
 _TEXT = _SOURCE.read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ FUNCTIONS = [
     *re.findall(r"X\((pidfd_\w+)\)", _TEXT),
 ]
 #: As `struct control` begins, up to the counts.
-_CONTROL = struct.Struct("8iq")
+_CONTROL = struct.Struct("9iq")
 _SIZE = _CONTROL.size + 4 * len(FUNCTIONS)
 _SEEN = 6
 DAY = 86400
@@ -62,7 +62,9 @@ class CallFaults:
             self._map = mmap.mmap(file.fileno(), _SIZE)
 
     @contextlib.contextmanager
-    def failing(self, process: int, function: str, error: int, *, skip: int = 0, times: int = 1) -> Iterator[None]:
+    def failing(
+        self, process: int, function: str, error: int, *, skip: int = 0, times: int = 1, files: bool = False
+    ) -> Iterator[None]:
         """Let ``function`` fail.
 
         Args:
@@ -70,20 +72,21 @@ class CallFaults:
             error: An `errno`.
             skip: How many calls succeed first.
             times: How many fail then.
+            files: A read or a write is only meant if it is of a regular file.
         """
-        with self._armed(process, FUNCTIONS.index(function), error, skip, times):
+        with self._armed(process, FUNCTIONS.index(function), error, skip, times, files):
             yield
 
     @contextlib.contextmanager
-    def counting(self, process: int) -> Iterator[None]:
-        """Count what a process calls; `counts` says how often."""
-        with self._armed(process, -1, 0, 0, 0):
+    def counting(self, process: int, *, files: bool = False) -> Iterator[None]:
+        """Count what a process calls; `counts` says how often. ``files``: as in `failing`."""
+        with self._armed(process, -1, 0, 0, 0, files):
             yield
 
     @contextlib.contextmanager
-    def _armed(self, process: int, function: int, error: int, skip: int, times: int) -> Iterator[None]:
+    def _armed(self, process: int, function: int, error: int, skip: int, times: int, files: bool) -> Iterator[None]:
         self._map[_CONTROL.size :] = bytes(4 * len(FUNCTIONS))
-        self._map[4:32] = struct.pack("7i", process, function, error, skip, times, 0, 0)
+        self._map[4:36] = struct.pack("8i", process, function, error, skip, times, 0, 0, files)
         self._map[:4] = struct.pack("i", 1)  # last: it counts from here on
         try:
             yield
@@ -102,7 +105,7 @@ class CallFaults:
 
     def shift_clock(self, seconds: int) -> None:
         """Let the clock of the day of all processes be off by so much."""
-        self._map[32:40] = struct.pack("q", seconds)
+        self._map[_CONTROL.size - 8 : _CONTROL.size] = struct.pack("q", seconds)
 
 
 #: Errors that each call can meet on a healthy system that is short of something.
@@ -130,10 +133,16 @@ ERRORS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("fstat64", "fstatat64", "stat64", "lstat64", "readlinkat"), (errno.ENOMEM, errno.EIO)),
     **dict.fromkeys(("rmdir", "unlink", "unlinkat"), (errno.ENOMEM, errno.EIO)),
 }
-_UVLOOP = "uvloop's library ends the process if an eventfd cannot be read or written, which no kernel refuses"
+#: Cells that are about files alone, with the reason.
+OF_FILES = {
+    ("root", function, error): "uvloop's library ends the process if an eventfd cannot be read or written, which no "
+    "kernel refuses"
+    for function in ("read", "write")
+    for error in ("EIO", "ENOSPC")
+}
 #: Cells that are left out, with the reason.
 LEFT_OUT = {
-    **{("root", function, error): _UVLOOP for function in ("read", "write") for error in ("EIO", "ENOSPC")},
+    ("rank", "connect", "EINTR"): "the socket of a terminal has a time limit: its connect does not wait",
     ("rank", "mmap64", "ENOMEM"): "a thread of Python that gets no memory for its first call is waited for, for ever",
 }
 """The rest is not called, or cannot fail for want of anything: `getsockopt`, `ioctl`, `kill`."""

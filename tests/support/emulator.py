@@ -69,12 +69,12 @@ class Emulator:
 
 
 @contextlib.contextmanager
-def emulated(command: Sequence[str], *, columns: int = 100, lines: int = 40) -> Iterator[Emulator]:
-    """Run a command at such a terminal, which has colours."""
+def emulated(command: Sequence[str], *, columns: int = 100, lines: int = 40, **more: str) -> Iterator[Emulator]:
+    """Run a command at such a terminal, which has colours. ``more``: variables of its environment."""
     child = pexpect.spawn(
         command[0],
         list(command[1:]),
-        env=environment(TERM="xterm-256color", PROMPT_TOOLKIT_NO_CPR="1", COLORTERM="truecolor"),
+        env=environment(TERM="xterm-256color", PROMPT_TOOLKIT_NO_CPR="1", COLORTERM="truecolor", **more),
         dimensions=(lines, columns),
         timeout=SECONDS,
     )

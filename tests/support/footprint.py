@@ -1,62 +1,21 @@
-"""What this process holds at a moment, so that two moments can be compared. Knows nothing of the runtime's inside."""
+"""What this process, and the programs that it has started, have at a moment."""
 
 from __future__ import annotations
 
 import os
-import threading
-from dataclasses import dataclass
+import resource
 from pathlib import Path
 
-import psutil
+from meshrt.testing.leaks import Footprint
 
-__all__ = ["Footprint", "marked_processes"]
-
-_OF_PROGRAM = ("descriptor ", "thread meshrt-")
+__all__ = ["footprint", "marked_processes", "resident_bytes"]
 
 
-@dataclass(frozen=True)
-class Footprint:
-    """Descriptors, threads, processes, files in the runtime directory and named segments, each as a text."""
-
-    items: frozenset[str]
-
-    @classmethod
-    def now(cls) -> Footprint:
-        """Look now."""
-        return cls(frozenset([*_descriptors(), *_threads(), *_processes(), *_files()]))
-
-    def beyond(self, before: Footprint, *, of_program: bool = False) -> list[str]:
-        """Return what is here and was not there before.
-
-        Args:
-            of_program: A program goes on, which may have opened descriptors, for its store for example, and started
-                threads of the runtime: without those.
-        """
-        found = sorted(self.items - before.items)
-        return [item for item in found if not item.startswith(_OF_PROGRAM)] if of_program else found
-
-
-def _descriptors() -> list[str]:
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        if int(number) <= 2:
-            continue  # pytest captures these, and does not where a module ends
-        try:
-            found.append(f"descriptor {number} -> {os.readlink(f'/proc/self/fd/{number}')}")
-        except FileNotFoundError:
-            pass  # the descriptor of the listing itself
-    return found
-
-
-def _threads() -> list[str]:
-    return [f"thread {thread.name} ({thread.native_id})" for thread in threading.enumerate()]
-
-
-def _processes() -> list[str]:
-    own = {process.pid: "child" for process in psutil.Process().children(recursive=True)}
-    for pid in marked_processes():
-        own.setdefault(pid, "orphan")
-    return [f"{kind} process {pid} {_title(pid)}" for pid, kind in own.items()]
+def footprint() -> Footprint:
+    """Look now: also for processes that are no children any more, and files in the runtime directory."""
+    now = Footprint.now(*_files())
+    known = {int(each.split()[1].rstrip(",")) for each in now.items if each.startswith("process ")}
+    return Footprint(now.items | {f"process {pid}, an orphan" for pid in marked_processes() if pid not in known})
 
 
 def marked_processes() -> list[int]:
@@ -73,15 +32,15 @@ def marked_processes() -> list[int]:
     return found
 
 
-def _title(pid: int) -> str:
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of a process is in RAM, what it shares with others included; 0 if it has ended."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
 
 
 def _files() -> list[str]:
     runtime = Path(os.environ["MESHRT_RUNTIME_DIR"])
     # Not `rglob`: what ends just now takes its folder away under one's feet.
-    sockets = [f"file {Path(folder, name)}" for folder, names, files in os.walk(runtime) for name in (*names, *files)]
-    return sockets + [f"segment {name}" for name in os.listdir("/dev/shm") if "meshrt" in name]
+    return [f"file {Path(folder, name)}" for folder, names, files in os.walk(runtime) for name in (*names, *files)]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-__all__ = ["NOBODY", "give_to_nobody", "needs_root", "run_as_nobody"]
+__all__ = ["NOBODY", "give_to_nobody", "needs_root", "run_as_nobody", "running_as_nobody"]
 
 #: Nobody's uid and gid on every Linux.
 NOBODY = 65534
 #: An interpreter that others can run: that of a virtual environment may lie in a home directory.
 _INTERPRETERS = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
-_HELLO = "import socket, json, os; print('hello')"
+#: In a child: `setpriv` has root's rights still when it starts the first one.
+_HELLO = """
+import subprocess, sys
+subprocess.run([sys.executable, "-I", "-c", "import socket, json, os; print('hello')"])
+"""
 
+_SECONDS = 40.0
 _found: list[str] = []
 
 
@@ -35,26 +42,42 @@ def give_to_nobody(*paths: Path) -> None:
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
-def _as_nobody(*command: str, seconds: float = 40) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command],
+def _start_as_nobody(interpreter: str, script: str, *arguments: str) -> subprocess.Popen[str]:
+    words = [interpreter, "-I", "-c", textwrap.dedent(script), *arguments]
+    return subprocess.Popen(
+        ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *words],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=seconds,
         cwd="/",
         env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
     )
 
 
-def run_as_nobody(script: str, *arguments: str) -> str:
-    """Run a script of the standard library as another user, who holds nothing of this one; returns what it prints."""
+def _says_hello(interpreter: str) -> bool:
+    with _start_as_nobody(interpreter, _HELLO) as process:
+        return process.communicate(timeout=_SECONDS)[0] == "hello\n"
+
+
+@contextlib.contextmanager
+def running_as_nobody(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a script of the standard library as another user, who holds nothing of this one, while the block does."""
     needs_root()
     if not _found:
-        _found.extend(path for path in _INTERPRETERS if _as_nobody(path, "-I", "-c", _HELLO).stdout == "hello\n")
+        _found.extend(filter(_says_hello, _INTERPRETERS))
     if not _found:
         pytest.skip("another user cannot run an interpreter")
-    done = _as_nobody(_found[0], "-I", "-c", textwrap.dedent(script), *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with _start_as_nobody(_found[0], script, *arguments) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_as_nobody(script: str, *arguments: str) -> str:
+    """As `running_as_nobody`, to the end of the script; returns what it prints."""
+    with running_as_nobody(script, *arguments) as process:
+        out, err = process.communicate(timeout=_SECONDS)
+        assert process.returncode == 0, err
+        return out

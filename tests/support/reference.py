@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import meshrt
 from meshrt import testing
 from meshrt.actor.context import ActorInstance
+from meshrt.mesh.call import StreamCall
 
 __all__ = ["GROUPS", "Group", "error_rows", "found_name", "is_error", "missing", "rows_of"]
 
@@ -21,11 +22,13 @@ class Group(NamedTuple):
         title: What its table is called in the page.
         guide: The page that shows how they are used.
         names: In the order of the table, with the members of a class that users call.
+        more: What users write themselves, or set, and what it is.
     """
 
     title: str
     guide: str
     names: dict[str, str]
+    more: dict[str, str] = {}  # noqa: RUF012  # never changed
 
 
 GROUPS = (
@@ -43,12 +46,19 @@ GROUPS = (
             "logs": "",
             "shutdown_context": "",
         },
+        {
+            "Actor.__cleanup__(exc)": "An actor may have it, plain or async: runs when the actor ends; `exc` is the "
+            "error that is the reason, or None.",
+            "Actor.__supervise__(failure)": "An actor may have it, plain or async: decides about a `MeshFailure` of "
+            "what the actor has spawned; true means handled.",
+        },
     ),
     Group(
         "calls",
         "calls.md",
         {
             "Endpoint": "call call_one choose broadcast stream map reduce options wait_ready",
+            "StreamCall": "cancel",
             "Future": "get exception done cancel add_done_callback",
             "ValueMesh": "item values items reduce sum max min numpy",
             "gather": "",
@@ -74,7 +84,7 @@ GROUPS = (
         {
             "context": "",
             "Context": "actor_instance message_rank",
-            "ActorInstance": "abort stop",
+            "ActorInstance": "name class_name rank creator abort stop",
             "current_rank": "",
             "current_size": "",
             "current_actor_name": "",
@@ -119,7 +129,11 @@ GROUPS = (
     Group(
         "failures",
         "supervision.md",
-        {"MeshFailure": "error ranks report", "Restart": "", "record": ""},
+        {"MeshFailure": "error errors ranks report", "Restart": "", "record": ""},
+        {
+            "unhandled_fault_hook": "To be set in the script: a plain function, called with each `MeshFailure` that no "
+            "owner has handled, on a thread of its own; if it returns, the failure is handled."
+        },
     ),
     Group("looking inside", "debugger.md", {"breakpoint": "", "memory": "", "debug_client": ""}),
     Group(
@@ -141,7 +155,7 @@ GROUPS = (
     ),
 )
 
-_OWN = {"ActorInstance": ActorInstance}
+_OWN = {"ActorInstance": ActorInstance, "StreamCall": StreamCall}
 _SENTENCE = re.compile(r"(.+?\.)(?:\s|$)", re.DOTALL)
 
 
@@ -179,15 +193,25 @@ def _members(name: str, members: str) -> list[tuple[str, str]]:
         raw = inspect.getattr_static(cls, member)
         called = inspect.isfunction(raw) or isinstance(raw, (classmethod, staticmethod))
         thing = getattr(cls, member) if called else raw
-        rows.append((f"{name}.{member}{_parameters(thing) if called else ''}", _summary(thing)))
+        text = _summary(thing) if called or isinstance(raw, property) else _attribute(cls, member)
+        rows.append((f"{name}.{member}{_parameters(thing) if called else ''}", text))
     return rows
+
+
+def _attribute(cls: type, name: str) -> str:
+    """Return what the docstring of a class says about an attribute."""
+    found = re.search(
+        rf"^    {name}: (.+?)(?=\n {{0,4}}\S|\n\n|\Z)", inspect.getdoc(cls) or "", re.MULTILINE | re.DOTALL
+    )
+    return "" if found is None else " ".join(found[1].split()).replace("``", "`")
 
 
 def missing() -> list[str]:
     """Return the public names that are in no table."""
-    named = {name for group in GROUPS for name in group.names}
-    public = [*meshrt.__all__, *(f"testing.{name}" for name in testing.__all__)]
-    return [name for name in public if name not in named and not is_error(found_name(name))]
+    named = {name for group in GROUPS for name in (*group.names, *group.more)}
+    variables = [name for name in inspect.get_annotations(meshrt) if not name.startswith("_")]
+    public = [*meshrt.__all__, *variables, *(f"testing.{name}" for name in testing.__all__)]
+    return [name for name in dict.fromkeys(public) if name not in named and not is_error(found_name(name))]
 
 
 def error_rows() -> list[str]:
@@ -219,4 +243,5 @@ def rows_of(title: str) -> list[str]:
         thing = found_name(name)
         shows = inspect.isfunction(thing)
         rows += [(f"{name}{_parameters(thing) if shows else ''}", _summary(thing)), *_members(name, members)]
+    rows += group.more.items()
     return ["| name | what it is |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)]

@@ -115,8 +115,8 @@ def title_of(place: str) -> str:
 
 
 def _plain_fence(block: str) -> str:
-    """Leave out what a block says to the tests behind its language: MkDocs would not take it for a block."""
-    return re.sub(r"\A( *`{3,}\w+) [a-z-]+$", r"\1", block, flags=re.MULTILINE)
+    """Leave out what a block says to the tests behind its language, and why: MkDocs would not take it for a block."""
+    return re.sub(r"\A( *`{3,}\w+) .*$", r"\1", block, flags=re.MULTILINE)
 
 
 def _table_pipes(text: str) -> str:

@@ -26,6 +26,8 @@ class Silent:
     def write(self, text: str) -> None:
         pass
 
+    page = write
+
     def notice(self, text: str) -> None:
         pass
 

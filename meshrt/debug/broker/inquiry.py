@@ -100,7 +100,5 @@ class Inquiry:
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
         texts = await asyncio.get_running_loop().run_in_executor(None, tails, files, count)
         for rank, tail in texts.items():
-            job.settle(
-                actor.label, "refused" if tail.problem else "answered", tail.problem or tail.text or "(nothing)", [rank]
-            )
+            job.settle(actor.label, tail.kind, tail.problem or tail.text, [rank])
         return job.start()

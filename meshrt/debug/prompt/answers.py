@@ -28,8 +28,9 @@ _EVERY = "(-v shows every one)"
 #: What is said of an answer that is the same as another, and of one that is so but for addresses.
 _SAME = "the same"
 _ALIKE = "alike: what is in objects that show only an address is not compared (compare vars(...) of them)"
-#: Lines of an answer that are shown at least, however many different ones there are.
+#: Lines of an answer that are shown at least, and of all answers of an actor at most: further ones are counted.
 _LEAST_LINES = 10
+_MOST_LINES = 120
 #: Lines up to which the answer that others are compared with is shown above the differences.
 _BRIEF_LINES = 3
 
@@ -50,6 +51,7 @@ _OUTCOMES = {
     "busy": "not asked",
     "running": "runs since it was resumed",
     "missing": "not stopped",
+    "empty": "no line printed",
     "elsewhere": "meshrt keeps no output of ranks that a launcher has started; the launcher has it",
 }
 _WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy", "running")
@@ -205,8 +207,22 @@ def _shown(prefix: str, members: Sequence[_Answer], every: bool, most: int | Non
         if arrays := summed_arrays(answers):
             return [*(f"[{prefix}{fold_ranks(ranks)}] {text}" for ranks, text in arrays), _EVERY]
     each = _each(most, len(groups))
-    lines = [_answer(prefix + fold_ranks(ranks), shortened(text, each)) for ranks, text in groups]
+    parts = [(_answer(prefix + fold_ranks(ranks), shortened(text, each)), ranks) for ranks, text in groups]
+    lines = _limited(parts, most)
     return [*lines, line] if line else lines
+
+
+def _limited(parts: Sequence[tuple[str, Sequence[int]]], most: int | None) -> list[str]:
+    """Return answers, each with its ranks, without those behind `_MOST_LINES` lines: these are counted."""
+    lines: list[str] = []
+    room = _MOST_LINES
+    for number, (text, _) in enumerate(parts):
+        room -= lines_of(text)
+        if most is not None and room < 0 < len(parts) - number - 1:
+            left = fold_ranks(rank for _, further in parts[number:] for rank in further)
+            return [*lines, f"... {len(parts) - number} more answers, of ranks {left} {_EVERY}"]
+        lines.append(text)
+    return lines
 
 
 def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | None, asked: Sequence[int]) -> list[str]:
@@ -216,21 +232,22 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | Non
         why = f"rank {against} {'has not answered' if against in asked else absent}: there is nothing to compare with"
         return [why, *_shown(prefix, members, every=False, most=most)]
     groups = _alike(members)
-    lines: list[str] = []
+    parts: list[tuple[str, Sequence[int]]] = []
     by_item = False
     for ranks, text in groups:
         others = [rank for rank in ranks if rank != against]
         if without_addresses(text) == without_addresses(reference.text):
             how = _SAME if reference.text == without_addresses(reference.text) else _ALIKE
-            lines += [f"[{prefix}{fold_ranks(others)}] {how}"] if others else []
+            parts += [(f"[{prefix}{fold_ranks(others)}] {how}", others)] if others else []
             continue
         facts = next(answer.facts for answer in members if answer.rank == ranks[0])
         items = dict_difference(facts, reference.facts)
         by_item = by_item or bool(items)
         changes = _changes(prefix + fold_ranks(others), text, facts, reference, items)
-        lines += shortened("\n".join(changes), _each(most, len(groups) - 1)).split("\n")
+        parts.append((shortened("\n".join(changes), _each(most, len(groups) - 1)), others))
     brief = most is None or lines_of(reference.text) <= _BRIEF_LINES
     shown = _answer(f"{prefix}{against}", shortened(reference.text, None if brief else _LEAST_LINES))
+    lines = _limited(parts, most)
     # The differences matter most: a long text above them would push them off the screen.
     return [*lines, shown] if by_item and not brief else [shown, *lines]
 

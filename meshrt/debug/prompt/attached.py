@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 
@@ -137,10 +138,8 @@ class Attached:
         """Go back to the mesh's prompt and print ``text``; nothing changes for the rank."""
         self.here = False
         if not self._client.closed():
-            try:
+            with contextlib.suppress(MeshError, OSError):  # the program has just ended
                 self._client.ask(Detach())
-            except (MeshError, OSError):
-                pass  # the program has just ended
         self._say(text + "\n")
 
     def _really(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import to_builtins
 
 from meshrt.commandline.command import Arguments, Option, Outcome
-from meshrt.commandline.parser import number
+from meshrt.commandline.numbers import number
 from meshrt.debug.prompt.answers import Answers
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data

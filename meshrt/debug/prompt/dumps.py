@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from meshrt.commandline.command import Argument, Arguments, Command, Kind, Offer, Outcome
 from meshrt.commandline.line import head
-from meshrt.commandline.parser import number
+from meshrt.commandline.numbers import number
 from meshrt.commandline.table import Table
 from meshrt.debug.dumpfile import Dump, DumpedFrame, read_dump
 from meshrt.debug.failed import failed, is_failure_file

@@ -225,7 +225,9 @@ def enter_here(waited: Waited) -> None:
             error = None
         if error is not None and client.stopped:
             headline = str(error).partition("\n")[0]
-            terminal.notice(f"the script's call has failed; it is told when no rank is stopped any more. {headline}")
+            terminal.notice(
+                f"the script's call has failed; the error is shown when no rank is stopped any more. {headline}"
+            )
         repl.look_up()
 
     waited.add_done_callback(done)
@@ -243,10 +245,8 @@ def enter_here(waited: Waited) -> None:
 def _own_program() -> tools.Program | None:
     """Return the program of this process; wait while its first mesh starts. None: there is no mesh."""
     deadline = time.monotonic() + START_SECONDS
-    program = tools.own_program()
-    while program is None and has_runtime() and time.monotonic() < deadline:
+    while (program := tools.own_program()) is None and has_runtime() and time.monotonic() < deadline:
         time.sleep(0.02)
-        program = tools.own_program()
     return program
 
 

@@ -227,7 +227,7 @@ class Repl:
         if self._record is not None:
             self._record({"command": invocation.command.name, "line": line, "ok": outcome.ok, **outcome.data})
         elif outcome.text:
-            self._say(outcome.text)
+            self.terminal.page(outcome.text + "\n")
         return outcome.ok
 
     def _failed(self, line: str, text: str, kind: str) -> None:

@@ -28,10 +28,12 @@ _ALIKE = 0.8
 _HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "Function", "Line No.")
 _NUMBERS = ("Rank", "Line No.", "PID")
 #: Columns that are left out on a narrow terminal, the least important first; before that, columns cut to a width.
-_DROPS = ("Hostname", "Coords", "PID", "RSS", "Since")
+_DROPS = ("Hostname", "Coords", "Children", "PID", "RSS", "Since")
 _CUTS = {"Function": 20, "Place": 20, "State": 14, "Actor Name": 12}
 #: Characters of a note that is shown beside the state; longer ones are below the table.
 _NOTE = 24
+#: Children of a rank whose pids are shown.
+_CHILDREN = 4
 _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", "Place")
 
 
@@ -51,8 +53,10 @@ def listing(
     fold = fold and len(rows) > FOLD_ABOVE
     stops = state == "stopped"
     groups = _groups(rows, stops) if fold else [[row] for row in rows]
-    headers = (*(_HEADERS if stops else _STATE_HEADERS), *(("PID", "RSS") if rows[0].rss is not None else ()))
-    cells = [_cells(members, fold, stops) for members in groups]
+    parents = any(row.children for row in rows)
+    process = ("PID", "RSS", *("Children",) * parents) if rows[0].rss is not None else ()
+    headers = (*(_HEADERS if stops else _STATE_HEADERS), *process)
+    cells = [_cells(members, fold, stops) + (_children(members),) * parents for members in groups]
     right = [head for head in _NUMBERS if head != "Rank" or not fold]
     lines = table(headers, cells, Room(width, _DROPS, _CUTS), right=right, grid=True)
     if left_out:
@@ -96,6 +100,15 @@ def _process(members: Sequence[RankRow]) -> tuple[str, str]:
         return "", ""
     least, most = f"{min(used):.0f}", f"{max(used):.0f}"
     return str(members[0].pid) if len(members) == 1 else "", f"{least if least == most else f'{least}-{most}'} MiB"
+
+
+def _children(members: Sequence[RankRow]) -> str:
+    """Return the pids of what one process has started, a few of them, or how many the processes have."""
+    found = [pid for row in members for pid in row.children]
+    if len(members) > 1:
+        return str(len(found) or "")
+    more = f" +{len(found) - _CHILDREN}" if len(found) > _CHILDREN else ""
+    return " ".join(map(str, found[:_CHILDREN])) + more
 
 
 def _remarks(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:

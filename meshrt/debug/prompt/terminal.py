@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 
 from meshrt.escapes import escaped
 from meshrt.show.colours import painted, prompt_painted, wants_colours
+from meshrt.show.paging import write_paged
 from meshrt.show.streams import write_out
 from meshrt.transport.places import state_directory
 from meshrt.transport.writing import open_private
@@ -50,6 +51,10 @@ class Terminal(Protocol):
 
     def write(self, text: str) -> None:
         """Print ``text``."""
+        ...
+
+    def page(self, text: str) -> None:
+        """Print ``text``, through the user's pager if it does not fit; notices wait until that has ended."""
         ...
 
     def notice(self, text: str) -> None:
@@ -175,6 +180,8 @@ class LineTerminal:
         """Write ``text`` to the stream."""
         self._write(self._stdout, text)
 
+    page = write  # a terminal that cannot move its cursor has no pager
+
     def _show_before(self, text: str) -> None:
         self.write(escaped(text) + "\n")
 
@@ -257,6 +264,13 @@ class PromptTerminal:
         """Write ``text`` to standard output, with its colours."""
         sys.stdout.write(painted(text) if self._coloured else text)
         sys.stdout.flush()
+
+    def page(self, text: str) -> None:
+        """Write ``text`` to standard output, with its colours, through the user's pager if it does not fit."""
+        if threading.current_thread() is threading.main_thread():
+            write_paged(sys.stdout, text)
+        else:  # the pager needs Ctrl-C for itself, which is the main thread's
+            self.write(text)
 
     def notice(self, text: str) -> None:
         """Show ``text``, escaped, above the line that is typed; keep it while no line is read. Any thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import sys
 from collections.abc import Coroutine
@@ -105,10 +106,8 @@ def _end(
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # the coroutine has just ended, and the loop is closed
         loop.call_soon_threadsafe(task.cancel)
-    except RuntimeError:
-        pass  # the coroutine has just ended, and the loop is closed
 
 
 async def _end_tasks() -> None:

@@ -7,6 +7,7 @@ An attribute is looked up where it is stored: in the instance, its slots and its
 from __future__ import annotations
 
 import builtins
+import contextlib
 import inspect
 import keyword
 import re
@@ -73,8 +74,6 @@ def _names_of(value: object) -> set[str]:
     if type(value) is ModuleType:
         names.update(value.__dict__)
     else:
-        try:
+        with contextlib.suppress(AttributeError, TypeError):  # no dictionary, or none that is stored
             names.update(object.__getattribute__(value, "__dict__"))
-        except (AttributeError, TypeError):
-            pass  # no dictionary, or none that is stored
     return {name for name in names if isinstance(name, str)}

@@ -109,7 +109,9 @@ class Prompt:
 
     def _step(self, word: str, argument: str) -> object:
         if self.steps.post_mortem:
-            self.pdb.error("nothing is left to step here: the endpoint has raised; `c` delivers the exception")
+            self.pdb.error(
+                "nothing is left to step here: the endpoint has raised; `c` passes the exception to the caller"
+            )
             return None
         frame = self.pdb.frame
         innermost = self.pdb.index + 1 == len(self.pdb.frames) and argument.isdigit()

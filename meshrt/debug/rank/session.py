@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
-from meshrt.collectives.timeouts import limits
+from meshrt.collectives.timeouts import limits, of_loaders
 from meshrt.debug.rank.breakpoints import Hit, MeshBreaks
 from meshrt.debug.rank.by_value import named_by_value
 from meshrt.debug.rank.console import Console
@@ -313,7 +313,7 @@ class RankSession:
                 breakpoint_error=cap(self._hit.error, 2000),
                 stack=raised.stack,
                 headline=raised.headline,
-                limits=limits.read(),
+                limits=[*limits.read(), *of_loaders(self.steps.frames())],
             )
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bdb
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Literal
 
@@ -161,6 +161,10 @@ class Stepper:
     def place(self) -> Place:
         """Return where the thread is stopped, regardless of the frame that the user looks at. Any thread."""
         return self._place(self._stopped_in)
+
+    def frames(self) -> Sequence[FrameType]:
+        """Return the stack frames of the stopped thread, the innermost last. On that thread."""
+        return [frame for frame, _ in self._pdb.frames]
 
     def selected(self) -> Place:
         """Return the frame that the user looks at, or no place if the thread is stopped in that one. Any thread."""

@@ -184,9 +184,8 @@ def _answers(read: dict[str, dict[int, Tail]], joined: set[str]) -> Answers:
         if label in joined:
             found_alike.append(JobAnswer(label, "elsewhere", "", list(found)))
             continue
-        for ranks, (text, problem) in group_by_value((rank, (tail.text, tail.problem)) for rank, tail in found.items()):
-            shown = problem or text or "(nothing)"
-            found_alike.append(JobAnswer(label, "refused" if problem else "answered", shown, ranks))
+        shown = ((rank, (tail.kind, tail.problem or tail.text)) for rank, tail in found.items())
+        found_alike += [JobAnswer(label, kind, text, ranks) for ranks, (kind, text) in group_by_value(shown)]
     answers.add(JobReport(found_alike, {}, done=True))
     return answers
 

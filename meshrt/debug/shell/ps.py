@@ -31,7 +31,7 @@ from meshrt.show.paging import write_paged
 from meshrt.show.records import PS, Recorder
 from meshrt.show.status import ExitCode
 from meshrt.show.table import Room, columns, table
-from meshrt.show.text import since
+from meshrt.show.text import broken, since
 from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
 from meshrt.wire.control import Address
@@ -66,7 +66,7 @@ def show(given: Arguments) -> int:
         return _Answer(status, connection.ask(asked), selected=bool(given["ranks"]))
 
     wanted = [choose(given["run"], how="meshrt ps RUN")] if given["run"] else programs()
-    found = survey(wanted, ask, given["seconds"])
+    found = survey(wanted, ask, given["timeout"])
     # Programs without such ranks are left out, unless no program has any.
     having = [
         each
@@ -155,12 +155,15 @@ def _text(found: Sequence[_Found], failed: list[Body], verbose: int, width: int 
         lines = [line for each in found for line in _in_full(each, width, fold=verbose < 2)]
     else:
         lines = _overview(found, width)
-        lines += [
+        further = [
             f"{each.program.run_id}: {line}" for each in found if each.answer for line in _notes(each.answer.status)
         ]
+        if width is not None:
+            further += [f"{each.program.run_id}: {_reason(each)}" for each in found if each.answer is None]
+        lines += [part for line in further for part in broken(line, width, "  ")]
     for run in failed:
         how = _HOW[run["outcome"]].format(since(run["time"]))
-        lines.append(f"{how}: {run['cause']}; meshrt postmortem {run['program']}")
+        lines += broken(f"{how}: {run['cause']}; meshrt postmortem {run['program']}", width, "  ")
     return escaped("\n".join(lines)) + "\n"
 
 
@@ -171,17 +174,20 @@ def _notes(status: ProgramStatus) -> list[str]:
 def _overview(found: Sequence[_Found], width: int | None) -> list[str]:
     rows = []
     for each in found:
-        program, (ranks, meshes) = each.program, _ranks_and_meshes(each)
+        program, (ranks, meshes) = each.program, _ranks_and_meshes(each, whole=width is None)
         rows.append((program.run_id, program.pid, since(program.started), ranks, meshes, command_of(program, _COMMAND)))
     headers = ("PROGRAM", "PID", "AGE", "RANKS", "MESHES", "COMMAND")
-    if any(each.why for each in found):
-        width = None  # the reason why a program does not answer must not be cut
-    return table(headers, rows, Room(width, ("AGE", "COMMAND"), {"MESHES": 16, "COMMAND": 12}), right=("PID",))
+    return table(headers, rows, Room(width, ("AGE", "COMMAND", "PID"), {"MESHES": 16, "COMMAND": 12}), right=("PID",))
 
 
-def _ranks_and_meshes(found: _Found) -> tuple[str, str]:
+def _reason(found: _Found) -> str:
+    return found.why.partition("\n")[0]
+
+
+def _ranks_and_meshes(found: _Found, *, whole: bool) -> tuple[str, str]:
+    """Return what a program has; ``whole``: with the reason if it does not answer, which must not be cut."""
     if found.answer is None:
-        return found.why.partition("\n")[0], ""
+        return _reason(found) if whole else "no answer", ""
     counts = found.answer.states()
     total: Counter[str] = sum(counts.values(), Counter())
     meshes = [mesh for mesh in found.answer.status.meshes if mesh.mesh in counts]

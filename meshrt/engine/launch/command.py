@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 
 from meshrt.commandline.command import Arguments
 from meshrt.engine.agent_process import AGENT_PROGRAM
-from meshrt.engine.launch.binding import unbind
 from meshrt.engine.launch.hosts import LaunchEngine, identity
 from meshrt.engine.launch.launchers import JOB, Launched, detect
 from meshrt.engine.launch.rendezvous import ROOT, SECRET_FILE, Rendezvous, choose
@@ -19,7 +18,7 @@ from meshrt.mesh.default_engine import use_engine
 from meshrt.mesh.program import start_root
 from meshrt.transport.helper import interpreter
 
-__all__ = ["be_host", "run_engine", "show"]
+__all__ = ["be_host", "run_engine", "show", "unbind"]
 
 
 def show(arguments: Arguments) -> int:
@@ -37,6 +36,24 @@ def show(arguments: Arguments) -> int:
     if found.index == 0 or rendezvous is None:
         return _run_script(found, rendezvous, fewest, arguments)
     return be_host(found, rendezvous, arguments["timeout"])
+
+
+def unbind(variables: Mapping[str, str]) -> bool:
+    """Undo the default binding of Open MPI. Returns whether this process was bound by it.
+
+    Open MPI binds each process to one core, or to one socket where there are more than two processes, unless the user
+    asks for something else. Here one process is a whole host, and its ranks inherit the binding. What SLURM allocates
+    is left as it is: the user has asked for it.
+    """
+    bound = variables.get("OMPI_MCA_orte_bound_at_launch") == "1"
+    asked = "OMPI_MCA_hwloc_base_binding_policy" in variables
+    asked = asked or ":pe=" in variables.get("OMPI_MCA_rmaps_base_mapping_policy", "").lower()
+    if not bound or asked:
+        return False
+    # The kernel leaves out what the cgroup of the process has not.
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))
+    return True
 
 
 def be_host(

@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from meshrt.engine.elsewhere import Elsewhere
 from meshrt.engine.launch.launchers import Launched
 from meshrt.engine.local import LocalEngine
 from meshrt.errors import SpawnError, UsageError
-from meshrt.mesh.engine import Arrival, OpenInvitation, OpenProgram, Placed, Program, Request
+from meshrt.mesh.engine import Arrival, OpenInvitation, OpenProgram, Placed, Program, Refusal, Request
 from meshrt.mesh.spec import default_sizes
 from meshrt.selection import fold_ranks
 
@@ -51,7 +52,7 @@ def needed(ranks: int, hosts: int, gpus: int) -> int:
     return next((count for count in range(math.ceil(ranks / gpus), hosts + 1) if not ranks % count), 0)
 
 
-class LaunchedAgent:
+class LaunchedAgent(Elsewhere):
     """An agent that the launcher has started.
 
     Attributes:
@@ -60,7 +61,6 @@ class LaunchedAgent:
     """
 
     stderr = None
-    address = None
 
     def __init__(self, arrival: Arrival, mark: str) -> None:
         index, gpus, self.host = arrival.who.split("/", 2)
@@ -88,16 +88,6 @@ class LaunchedAgent:
         """Its launcher waits for its end; here only the end of the link is known."""
         return self.gone
 
-    def resume(self) -> bool:
-        """Nothing of another machine can be resumed from here."""
-        return False
-
-    def kill_ranks(self, pids: list[int]) -> None:
-        """Their agent does that, which sees the end of its link."""
-
-    def kill_left(self, families: int) -> None:
-        """Nothing of another machine can be looked up from here."""
-
 
 class LaunchEngine:
     """The hosts of one launcher, for one program. Threads of the script.
@@ -124,6 +114,8 @@ class LaunchEngine:
         self._invitation: OpenInvitation | None = None
         #: The other hosts, by index.
         self._joined: dict[int, LaunchedAgent] = {}
+        #: Why hosts cannot join, by index.
+        self._refused: dict[int, str] = {}
 
     def open(self, program: OpenProgram, secret: bytes, port: int) -> bytes:
         """Let hosts join; returns what they join with. Raises OSError, UsageError: no port can be opened."""
@@ -172,7 +164,7 @@ class LaunchEngine:
     def linger(self) -> None:
         """The script ends: wait a moment for hosts that are about to join, so that they end, too."""
         deadline = time.monotonic() + _LINGER
-        while 1 + len(self._joined) < self._found.hosts and time.monotonic() < deadline:
+        while 1 + len(self._joined) + len(self._refused) < self._found.hosts and time.monotonic() < deadline:
             self._accept(_LOOK)
 
     # -- who has joined
@@ -182,7 +174,7 @@ class LaunchEngine:
 
         Raises:
             UsageError: The launcher has started fewer.
-            SpawnError: They have not joined in time.
+            SpawnError: They have not joined in time, or cannot: they have another version.
         """
         if count > self._found.hosts:
             raise UsageError(f"hosts={count}, and there are {self._found.hosts} ({self._found.launcher})")
@@ -197,6 +189,8 @@ class LaunchEngine:
                 if 1 + len(here) >= wanted:
                     self._fewest = 1  # a host that is lost later is not waited for, unless a mesh asks for as many
                     return here
+                if self._found.hosts - len(self._refused) < wanted:
+                    raise SpawnError("; ".join(self._refused.values()))
                 waited = time.monotonic() - begun
                 state = f"{1 + len(here)} of {wanted} hosts have joined after {waited:.0f} s; {self._missing(here)}"
                 if waited >= self._seconds:
@@ -211,11 +205,17 @@ class LaunchEngine:
         arrival = self._invitation.accept(seconds) if self._invitation is not None else None
         if arrival is None or self._program is None:
             return False
+        if isinstance(arrival, Refusal):
+            self._refused[int(arrival.who.partition("/")[0])] = arrival.why
+            if self._found.hosts - len(self._refused) >= self._fewest:
+                self._say(f"a host is not taken: {arrival.why}")
+            return True
         agent = LaunchedAgent(arrival, self._program.new_mark())
         if not 0 < agent.index < self._found.hosts:  # of another job, with the same secret file
-            self._say(f"host {agent.host} has index {agent.index} of {self._found.hosts} hosts, and is not taken")
+            self._say(f"host {agent.host} has index {agent.index} of {self._found.hosts} hosts, and is refused")
             agent.link.close()
             return True
+        self._refused.pop(agent.index, None)
         self._joined[agent.index] = agent  # a process that the launcher has started again takes the place of the first
         if 1 + len(self._joined) >= self._found.hosts:
             actions, self.on_complete[:] = [*self.on_complete], []

@@ -170,7 +170,7 @@ def _kubernetes(given: Mapping[str, str]) -> Launched | None:
         return None
     if HOSTS not in given:
         raise UsageError(
-            f"an Indexed Job does not tell its pods how many there are: set {HOSTS} in the manifest to its "
+            f"the pods of an Indexed Job do not know how many there are: set {HOSTS} in the manifest to its "
             "completions, or use meshrt launch --hosts N"
         )
     index = number(given, "JOB_COMPLETION_INDEX")

@@ -1,4 +1,7 @@
-"""A script run in this process as ``python SCRIPT ARGUMENT ...`` does: by a path, or with ``-m`` by a module's name."""
+"""A script run in this process as ``python SCRIPT ARGUMENT ...`` does: by a path, or with ``-m`` by a module's name.
+
+A path may be that of a directory or an archive that has a ``__main__.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -28,19 +31,25 @@ class Script:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._spec: ModuleSpec | None = None
+        self._directory = os.getcwd()
         if words[0] == "-m":
             if len(words) < 2:
                 raise UsageError("-m: expected the name of a module")
-            _put_first(os.getcwd())
+            _put_first(self._directory)
             self._spec = _spec_of(words[1])
             self._file = str(self._spec.origin)
             self._arguments = [self._file, *words[2:]]
         else:
-            self._file = os.path.join(os.getcwd(), words[0])
+            self._file = os.path.join(self._directory, words[0])
             self._arguments = list(words)
-            if not os.path.isfile(self._file):
+            self._directory = str(Path(self._file).resolve().parent)
+            if not os.path.exists(self._file):
                 raise UsageError(f"there is no script {words[0]}")
-            _put_first(str(Path(self._file).resolve().parent))
+            self._spec = PathFinder.find_spec("__main__", [self._file])
+            if self._spec is not None:
+                self._directory, self._file = self._file, str(self._spec.origin)
+            elif not os.path.isfile(self._file):
+                raise UsageError(f"{words[0]} is not a script, and has no __main__.py")
 
     def run(self) -> int:
         """Run it; returns the exit status. An error is shown as Python shows it.
@@ -64,10 +73,12 @@ class Script:
     def execute(self) -> None:
         """Run it. Raises what it raises."""
         sys.argv[:] = self._arguments
+        _put_first(self._directory)
         main = ModuleType("__main__")
         sys.modules["__main__"] = main
         spec = self._spec
-        loader = spec.loader if spec is not None else SourceFileLoader("__main__", self._file)
+        kind = SourcelessFileLoader if self._file.endswith(".pyc") else SourceFileLoader
+        loader = spec.loader if spec is not None else kind("__main__", self._file)
         main.__dict__.update(
             __builtins__=builtins,
             __file__=self._file,
@@ -78,13 +89,14 @@ class Script:
         )
         if sys.version_info < (3, 14):
             main.__annotations__ = {}
-        exec(self._code(), main.__dict__)
+        exec(self._code(loader), main.__dict__)
 
-    def _code(self) -> CodeType:
-        if self._spec is not None:
-            code = self._spec.loader.get_code(self._spec.name)  # type: ignore[union-attr]  # `_spec_of` has checked it
+    def _code(self, loader: object) -> CodeType:
+        if self._spec is not None or isinstance(loader, SourcelessFileLoader):
+            name = self._spec.name if self._spec is not None else "__main__"
+            code = loader.get_code(name)  # type: ignore[attr-defined]  # `_spec_of` has checked it
             if not isinstance(code, CodeType):
-                raise ImportError(f"{self._spec.name} has no code")
+                raise ImportError(f"{name} has no code")
             return code
         return compile(Path(self._file).read_bytes(), self._file, "exec", dont_inherit=True)
 

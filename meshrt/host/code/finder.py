@@ -25,7 +25,7 @@ from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.host.code.absent import note_absent
 from meshrt.host.code.asking import Asks, NoAnswerError
 from meshrt.transport.threads import RuntimeThread
-from meshrt.wire.code import Code, digest_of
+from meshrt.wire.code import Code, digest_of_file
 
 if TYPE_CHECKING:  # start-up: importlib.abc loads a dozen modules, for base classes alone
     from importlib.abc import InspectLoader, MetaPathFinder
@@ -197,11 +197,7 @@ def _digest(local: ModuleSpec | None) -> str:
     path = None if local is None or not local.has_location else local.origin
     if path is None or is_library_file(path) or path.startswith(RUNTIME_FILES):
         return ""
-    try:
-        with open(path, "rb") as file:
-            return digest_of(file.read())
-    except OSError:
-        return ""
+    return digest_of_file(path)
 
 
 def _namespace(fullname: str, code: Code, local: ModuleSpec | None) -> ModuleSpec:

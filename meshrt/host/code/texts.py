@@ -18,7 +18,7 @@ from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.host.code.asking import Asker, Asks, NoAnswerError
 from meshrt.host.code.finder import RootFinder, compared, may_ask, show_text
 from meshrt.host.code.relay import CodeRelay, Kept, code_path
-from meshrt.wire.code import digest_of
+from meshrt.wire.code import digest_of_file
 from meshrt.wire.control import Message
 from meshrt.wire.handshake import Secret
 
@@ -58,12 +58,7 @@ class RootTexts:
 
     def _fetch(self, filename: str, limit: float) -> bool:
         """Have the root's text of a file shown, unless the same is here; returns whether that was done."""
-        known = ""
-        try:
-            with open(filename, "rb") as file:
-                known = digest_of(file.read())
-        except OSError:
-            pass
+        known = digest_of_file(filename)
         try:
             code = self._asker.ask("", filename, known, limit)
         except NoAnswerError:

@@ -36,98 +36,91 @@ Span = tuple[int, int]  # (start, end) offsets in the parsed text
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    """One number: a rank, or an index in a dimension; a negative one counts from the end."""
-
-    value: int
-    span: Span = field(default=(0, 0), compare=False)
+class _Spanned:
+    span: Span = field(default=(0, 0), compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Index(_Spanned):
+    """One number: a rank, or an index in a dimension; a negative one counts from the end."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range(_Spanned):
     """``start:stop:step`` as in Python; a None is a part that was left out. The step is positive."""
 
     start: int | None = None
     stop: int | None = None
     step: int | None = None
-    span: Span = field(default=(0, 0), compare=False)
 
 
 Item = Index | Range
 
 
 @dataclass(frozen=True, slots=True)
-class RankSet:
+class RankSet(_Spanned):
     """Rank numbers and ranges: any of them."""
 
     items: tuple[Item, ...]
-    span: Span = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Dim:
+class Dim(_Spanned):
     """The ranks whose coordinate in ``name`` is any of ``items``."""
 
     name: str
     items: tuple[Item, ...]
-    span: Span = field(default=(0, 0), compare=False)
-    name_span: Span = field(default=(0, 0), compare=False)
+    name_span: Span = field(default=(0, 0), compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class All(_Spanned):
     """Every rank."""
 
-    span: Span = field(default=(0, 0), compare=False)
-
 
 @dataclass(frozen=True, slots=True)
-class State:
+class State(_Spanned):
     """The ranks in a state: one of ``STATE_WORDS``."""
 
     word: str
-    span: Span = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Place(_Spanned):
     """The ranks that are at ``file:line``."""
 
     file: str
     line: int
-    span: Span = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(_Spanned):
     """The members of the process groups that are called ``name``."""
 
     name: str
-    span: Span = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(_Spanned):
     """The ranks that ``operand`` leaves out."""
 
     operand: Node
-    span: Span = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(_Spanned):
     """The ranks that all operands have in common."""
 
     operands: tuple[Node, ...]
-    span: Span = field(default=(0, 0), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(_Spanned):
     """The ranks of any operand."""
 
     operands: tuple[Node, ...]
-    span: Span = field(default=(0, 0), compare=False)
 
 
 Node = RankSet | Dim | All | State | Place | Group | Not | And | Or
@@ -155,4 +148,4 @@ def _joined(kind: type[And | Or], operands: Sequence[Node]) -> Node:
     flat: list[Node] = []
     for operand in operands:
         flat += operand.operands if isinstance(operand, kind) else (operand,)
-    return flat[0] if len(flat) == 1 else kind(tuple(flat), (flat[0].span[0], flat[-1].span[1]))
+    return flat[0] if len(flat) == 1 else kind(tuple(flat), span=(flat[0].span[0], flat[-1].span[1]))

@@ -34,7 +34,7 @@ def select(shape: Shape, text: str) -> Shape:
     ranks = resolve(selection, shape)
     step = spacing(ranks)
     if step is None:
-        problem = f"ranks {fold_ranks(ranks)} are no block of a mesh: they are not evenly spaced"
+        problem = f"ranks {fold_ranks(ranks)} are not a block of a mesh: they are not evenly spaced"
         raise complain(problem, selection.text, selection.expr.span, ("several selections, one for each block",))
     return Shape(("ranks",), Slice(offset=ranks[0], sizes=(len(ranks),), strides=(step,)))
 

@@ -99,7 +99,7 @@ class _Parser(Cursor):
                 problem = "a comma joins either rank numbers or conditions, not one with the other"
                 raise complain(problem, self.text, odd.span, ("& for what both have", "| for what either has"))
         items = tuple(item for part in numbers for item in part.items)
-        return RankSet(items, (parts[0].span[0], parts[-1].span[1]))
+        return RankSet(items, span=(parts[0].span[0], parts[-1].span[1]))
 
     def _conjunction(self) -> Node:
         parts = [self._negation()]
@@ -114,7 +114,7 @@ class _Parser(Cursor):
         if self.token.kind == "=":
             raise self.error("!= is not part of the grammar", ("! in front of the dimension, as in !hosts=2",))
         operand = self.nested(self._negation)
-        return Not(operand, (start, operand.span[1]))
+        return Not(operand, span=(start, operand.span[1]))
 
     def _primary(self) -> Node:
         token = self.token
@@ -122,7 +122,7 @@ class _Parser(Cursor):
             return self._word_term()
         if token.kind in ("number", ":", "*"):
             item = self._item(_TERMS)
-            return RankSet((item,), item.span)
+            return RankSet((item,), span=item.span)
         if not self.accept("("):
             raise self.unexpected(_TERMS)
         inner = self.nested(self.expression)
@@ -147,9 +147,9 @@ class _Parser(Cursor):
             raise self.unexpected(())
         self.advance()
         if word == "all":
-            return All(span)
+            return All(span=span)
         if word in STATE_WORDS:
-            return State(word, span)
+            return State(word, span=span)
         if following.kind == "!" and self.scan(following.end).kind == "=":
             raise complain("!= is not part of the grammar", self.text, span, (f"!{word}=...",))
         if word == "ranks":
@@ -183,7 +183,7 @@ class _Parser(Cursor):
             while self.accept(","):
                 items.append(self._item(_VALUES[:2]))
             self.move_to(self.expect(")", ("a comma", ")")))
-        return Dim(name.value, tuple(items), (name.start, self.previous_end), (name.start, name.end))
+        return Dim(name.value, tuple(items), span=(name.start, self.previous_end), name_span=(name.start, name.end))
 
     def _group(self) -> Node:
         start = self.token.start
@@ -192,7 +192,7 @@ class _Parser(Cursor):
         if name.kind != "word":
             raise self.error("'in' needs the name of a process group", ("GROUP, for instance dp",))
         self.advance()
-        return Group(name.value, (start, name.end))
+        return Group(name.value, span=(start, name.end))
 
     def _place(self) -> Node:
         word = self.token
@@ -208,7 +208,7 @@ class _Parser(Cursor):
         if number < 1:
             raise complain("lines count from 1", self.text, span)
         self.move_to(end)
-        return Place(file, number, span)
+        return Place(file, number, span=span)
 
     def _item(self, expected: Sequence[str]) -> Item:
         start = self.token.start
@@ -219,7 +219,7 @@ class _Parser(Cursor):
             if first is None:
                 raise self.unexpected(expected)
             self._refuse_hyphen(start, first)
-            return Index(first, (start, self.previous_end))
+            return Index(first, span=(start, self.previous_end))
         stop = self._number()
         step = None
         if self.accept(":"):
@@ -228,7 +228,7 @@ class _Parser(Cursor):
             if step is not None and step < 1:
                 problem = "the step of a range must be at least 1"
                 raise complain(problem, self.text, (step_start, self.previous_end))
-        return Range(first, stop, step, (start, self.previous_end))
+        return Range(first, stop, step, span=(start, self.previous_end))
 
     def _refuse_hyphen(self, start: int, first: int) -> None:
         """``0-7`` reads as the numbers 0 and -7; say how a range is written."""

@@ -133,13 +133,13 @@ class _Resolver:
                 return self.view
             case RankSet(items):
                 return self._numbered(items)
-            case Dim(name, items, _, name_span):
+            case Dim(name, items, name_span=name_span):
                 return frozenset(pick(self._home_of(name, name_span), name, items, self._text))
-            case State(word, span):
+            case State(word, span=span):
                 return frozenset(self._known(f"which ranks are {word!r}", span).in_state(word))
-            case Place(file, line, span):
+            case Place(file, line, span=span):
                 return frozenset(self._known(f"which ranks are at {file}:{line}", span).at(file, line))
-            case Group(name, span):
+            case Group(name, span=span):
                 return self._members(name, span)
             case Not(operand):
                 return self.view - self.ranks_of(operand)
@@ -152,7 +152,7 @@ class _Resolver:
         groups = self._known(f"which ranks are in {name}", span).groups()
         if name not in groups:
             problem = f"no process group {name!r}{near_miss(name, groups)}"
-            raise complain(problem, self._text, span, list(groups) or ["no rank has told of a process group"])
+            raise complain(problem, self._text, span, list(groups) or ["no rank has reported a process group"])
         return frozenset(groups[name])
 
     def _numbered(self, items: Sequence[Item]) -> frozenset[int]:
@@ -191,7 +191,7 @@ def selector_of(shape: Shape, label: str, item: Item, text: str) -> int | slice 
     """Return what ``item`` is as an argument of ``MeshTrait.slice``, or None when it is a range without any index."""
     size = shape.extent[label]
     match item:
-        case Index(value, span):
+        case Index(value, span=span):
             if not -size <= value < size:
                 problem = f"{label} {value} does not exist" if label == "rank" else f"{label}={value} does not exist"
                 raise complain(f"{problem}: {_sizes(label, size)}", text, span, _accepted(size))

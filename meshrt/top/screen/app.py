@@ -234,7 +234,7 @@ class TopApp(App[None]):
         elif now - self._looked > _LATE + self._interval():
             head.append(f"has not answered for {now - self._looked:.0f} s", "bold red")
             if stopped_by_signal(program):
-                head.append(f": a signal has stopped it; kill -CONT {program.pid} lets it go on")
+                head.append(f": a signal has stopped it; kill -CONT {program.pid} resumes it")
         elif self._interval() > self._every:
             head.append(f"every {self._interval():.1f} s: a look takes {min(self._took):.1f} s")
         else:

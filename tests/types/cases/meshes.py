@@ -31,7 +31,9 @@ class Counter(Actor):
 
 
 class Bare(Actor):
-    """One without a constructor, and with an endpoint whose name every mesh has."""
+    """One without a constructor, with an attribute of the class, and with an endpoint whose name every mesh has."""
+
+    kind: str = "store"
 
     @endpoint
     def get(self, key: str) -> bytes:
@@ -222,3 +224,10 @@ def names(bare: ActorMesh[Bare]) -> None:
     bare.endpoint("get").call_one("x")
     bare.endpoint(Bare.get).call_one(1)  # error
     bare.endpoint(3)  # error
+
+
+def not_said(bare: ActorMesh[Bare], counters: ActorMesh[Counter]) -> None:
+    """What fails at run time alone, as a mesh is a class here (docs/tutorial.md)."""
+    bare()
+    counters(5)
+    print(bare.kind)

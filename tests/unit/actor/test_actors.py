@@ -28,7 +28,7 @@ from meshrt.wire.messages import CALL, ERROR, INIT, RESULT, STATE, STOP, STORED
 from meshrt.wire.operations import ActorBegun, ActorEnded
 from tests.support.waiting import wait_until
 
-VIEW: bytes = msgpack.packb(Shape.from_extent(Extent(("n",), (1,))).to_wire())
+VIEW: bytes = msgpack.packb([*Shape.from_extent(Extent(("n",), (1,))).to_wire(), b""])
 
 
 class Where(Actor):

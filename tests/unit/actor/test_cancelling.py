@@ -45,10 +45,14 @@ class Bench:
         self.cancelling = Cancelling(
             self.selector,
             mailboxes,
-            lambda _mailbox, call: self.interrupted.append(call),
+            self._interrupt,
             lambda *stop: stop in self.over,
         )
         self.near, self.far = socket.socketpair()
+
+    def _interrupt(self, _mailbox: Any, call: Any) -> bool:
+        self.interrupted.append(call)
+        return True
 
     def send(self, kind: int, *header: object) -> bool:
         """Send it what was read from a caller; returns whether that is still served."""

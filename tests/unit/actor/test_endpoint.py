@@ -90,8 +90,8 @@ def test_a_concurrent_endpoint_is_async() -> None:
 
 def test_what_is_missing_is_explained() -> None:
     for name, kind, text in [
-        ("helper", NotAnEndpointError, "Trainer.helper is a method but no endpoint"),
-        ("rate", NotAnEndpointError, "Trainer.rate is no endpoint"),
+        ("helper", NotAnEndpointError, "Trainer.helper is a method, but not an endpoint"),
+        ("rate", NotAnEndpointError, "Trainer.rate is not an endpoint"),
         ("stpe", AttributeError, "did you mean 'step'?"),
         ("zzz", AttributeError, "it has anything, evaluate, step"),
     ]:

@@ -26,7 +26,7 @@ from meshrt.wire.errors import error_from_wire
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
 from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT
 
-VIEW: bytes = msgpack.packb(Shape.from_extent(Extent(("n",), (4,))).to_wire())
+VIEW: bytes = msgpack.packb([*Shape.from_extent(Extent(("n",), (4,))).to_wire(), b""])
 
 
 class Subject(Actor):

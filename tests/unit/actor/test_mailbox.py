@@ -31,7 +31,7 @@ from meshrt.wire.frames import Frame, split_frames
 from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT, STOP
 from tests.support.waiting import holds_within, wait_until
 
-VIEW: bytes = msgpack.packb(Shape.from_extent(Extent(("n",), (1,))).to_wire())
+VIEW: bytes = msgpack.packb([*Shape.from_extent(Extent(("n",), (1,))).to_wire(), b""])
 
 
 class Notes(Actor):

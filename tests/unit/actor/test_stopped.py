@@ -18,7 +18,7 @@ from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame, pack_header
 from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT, STATE, STOP
 
-VIEW: bytes = msgpack.packb(Shape.unity().to_wire())
+VIEW: bytes = msgpack.packb([*Shape.unity().to_wire(), b""])
 
 STOPPED = (STATE, [0, True])
 BEGUN = (STATE, [0, False])

@@ -26,7 +26,7 @@ def group(
     """A group whose collective with this number has not ended, or, without an operation, all have."""
     if not operation:
         return GroupFacts(f"{name} {ranks}", name, ranks, entered=number)
-    return GroupFacts(f"{name} {ranks}", name, ranks, False, number, number, operation, sizes, seconds)
+    return GroupFacts(f"{name} {ranks}", name, ranks, number, number, operation, sizes, seconds)
 
 
 def graph_of(worlds: Mapping[int, WorldFacts]) -> WaitGraph:

@@ -31,7 +31,7 @@ def test_lines_about_processes_that_are_no_ranks(line: str, is_about_processes: 
     command = COMMANDS.find(name, Offer.SHELL)
     assert (command.meant(words) is not command) is is_about_processes
     if is_about_processes:
-        with pytest.raises(UsageError, match=f"processes that are no ranks are named in a shell: meshrt {line}"):
+        with pytest.raises(UsageError, match=f"in a shell it takes processes that are not ranks: meshrt {line}"):
             COMMANDS.parse(line, Offer.PROMPT)
 
 

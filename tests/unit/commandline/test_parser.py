@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from meshrt.commandline.command import Argument, Command, Kind, Offer, Option, ranks
 from meshrt.commandline.line import Line, behind, head, is_expression, is_python
-from meshrt.commandline.parser import arguments_of, number
+from meshrt.commandline.numbers import number
+from meshrt.commandline.parser import arguments_of
 from meshrt.commandline.table import Table
 from meshrt.errors import SelectionError, UsageError
 

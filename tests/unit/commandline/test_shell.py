@@ -62,7 +62,7 @@ def test_an_error_of_any_command_is_a_record(words: tuple[str, ...], capsys: pyt
     assert (record["ok"], record["error"]["type"], err) == (False, "UsageError", "")
     if words[0] != "debug":
         assert (record["command"], record["line"]) == (words[0], " ".join(words))
-    assert ("programs" in record) == (record["error"]["message"].find("not a meshrt program of this user") > 0)
+    assert ("programs" in record) == (record["error"]["message"].find("is not a meshrt program") > 0)
 
 
 def test_words_behind_a_command_without_records_are_no_option_of_it(capsys: pytest.CaptureFixture[str]) -> None:

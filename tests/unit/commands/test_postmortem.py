@@ -10,10 +10,10 @@ from tests.unit.commands.prompts import refused
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("postmortem --list --rank 3", "--list cannot be combined with --rank"),
+        ("postmortem --list --ranks 3", "--list cannot be combined with --ranks"),
         ("postmortem on trainer --list", "a report cannot be combined with a mode"),
         ("postmortem on trainer", ""),
-        ("postmortem 4711 --rank 3", ""),
+        ("postmortem 4711 --ranks 3", ""),
         ("postmortem 4711 trainer more", "'trainer' does not belong there"),
     ],
 )

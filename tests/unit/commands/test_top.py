@@ -11,7 +11,7 @@ from tests.unit.commands.prompts import refused
     ("line", "why"),
     [
         ("top --json", "expected --once beside it"),
-        ("top --once --serve", "expected it without --serve"),
+        ("top --once --serve", "--once cannot be combined with --serve"),
         ("top --port 1", "expected --serve beside them"),
         ("top --serve --host 0.0.0.0", "expected one address of this machine"),
         ("top --serve --port 0", "from 1 to 65535"),

@@ -181,6 +181,7 @@ class FakeRoot:
         references: str | None = None,
         *,
         work: bool = False,
+        children: bool = False,
     ) -> Measured:
         return Measured()
 

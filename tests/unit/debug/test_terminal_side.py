@@ -74,7 +74,7 @@ ROOT = Path(__file__).resolve().parents[3]
         ("clear", "clear", {"ids": [], "all": False}),
         ("cl all", "clear", {"ids": [], "all": True}),
         ("postmortem on trainer", "postmortem",
-         {"mode": "on", "actor": "trainer", "list": False, "rank": None, "report": False, "modes": False}),
+         {"mode": "on", "actor": "trainer", "list": False, "ranks": None, "report": False, "modes": False}),
         *(
             (f"p d {expression}", "p",
              {"actor": "d", "ranks": "", "expression": expression, "verbose": False, "diff": None})

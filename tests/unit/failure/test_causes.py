@@ -175,7 +175,10 @@ def test_an_owner_that_raises_about_a_failure_is_its_victim() -> None:
     asked = raised(0, 6, "LookupError", "no spare", endpoint="__supervise__", because=Reference("", "m", 2))
     assert roots(root, asked) == [2]
     cause = judge([root, asked]).cause_of(asked)
-    assert cause is not None and (cause.evidence, cause.why) == ("asked", "it was asked about rank 2 of train")
+    assert cause is not None and (cause.evidence, cause.why) == (
+        "asked",
+        "it was called for the failure of rank 2 of train",
+    )
     # Though somebody had been told of it before.
     told = replace(root, told=5 * MS + 1)
     assert judge([told, asked], since=7 * MS, about=[Reference("a0.1", "m", 0)]).roots == (told,)
@@ -245,7 +248,7 @@ def test_of_two_machines_times_within_the_error_of_their_clocks_are_ambiguous_an
     other = raised(2, 12, "KeyError", "k", clock="n2", clock_error=3 * MS)
     verdict = judge([first, other])
     assert verdict.ambiguous and verdict.roots == (first, other)
-    words = "nothing tells which came first: the clocks of their hosts are compared to within 3 ms only"
+    words = "which came first is not known: the clocks of their hosts are compared to within 3 ms only"
     assert verdict.certainty == words
     surely = judge([first, raised(2, 14, "KeyError", "k", clock="n2", clock_error=3 * MS)])
     assert (surely.roots, surely.certainty) == ((first,), "the first by time")

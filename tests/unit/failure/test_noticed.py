@@ -16,7 +16,7 @@ from meshrt.selection import Shape
 from tests.unit.failure.records import raised
 
 SHAPE = Shape.from_extent({"n": 4})
-CALL: Any = SimpleNamespace(actor="trainer", endpoint="step")
+CALL: Any = SimpleNamespace(actor="trainer", endpoint="step", failing=False, done=lambda: False)
 MESH = MeshFacts("m", "train", SHAPE, actors={"trainer": dict.fromkeys(range(4), SHAPE)}, incarnations={2: 3})
 
 

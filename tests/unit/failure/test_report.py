@@ -41,11 +41,11 @@ def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
     assert "FOLLOWED FROM IT  20 ranks" in text
     assert "  5 x ConnectionResetError: peer 37 of 32\n      ranks 32-36" in text
     assert ", 4.2 ms after the root, in trainer.step()\n" in text
-    assert "because ConnectionResetError is what a rank gets whose peer has failed (inferred)" in text
+    assert "because ConnectionResetError is the error of a rank whose peer has failed (inferred)" in text
     assert "  15 x ActorError: rank 37\n      ranks 1-29:2" in text
     part = last_part(text)
-    assert part[0] == "ROOT CAUSE  trainer rank 37 (n=37) on node, pid 137  [inferred: see above what speaks for it]"
-    assert "  what     ValueError: bad batch" in part and part[-1] == "  more     meshrt postmortem cafe0123 --rank 37"
+    assert part[0] == "ROOT CAUSE  trainer rank 37 (n=37) on node, pid 137  [inferred: the reasons are above]"
+    assert "  what     ValueError: bad batch" in part and part[-1] == "  more     meshrt postmortem cafe0123 --ranks 37"
     assert "  where    trainer.step(), called at drive.py:31 in main" in part
 
 
@@ -85,7 +85,7 @@ def test_who_did_not_fail_and_when_that_was() -> None:
 
 def test_ambiguous_names_all_candidates() -> None:
     part = last_part(render(incident(raised(0, 7, "KeyError"), raised(2, 9, cleaned_up=5))))
-    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; nothing tells which came first"
+    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; which came first is not known"
     assert [line for line in part if line.startswith("CANDIDATE")] == [
         "CANDIDATE   trainer rank 0 (n=0) on node, pid 100",
         "CANDIDATE   trainer rank 2 (n=2) on node, pid 102",
@@ -261,8 +261,8 @@ def test_a_file_of_version_1_is_still_read(tmp_path: Path) -> None:
 
 def test_the_command_for_more_works_where_the_program_is_not_found_by_its_id() -> None:
     lost = incident(raised(1, 1), found_by="/tmp/my runs/run-x")
-    assert last_part(render(lost))[-1] == "  more     meshrt postmortem '/tmp/my runs/run-x' --rank 1"
-    assert last_part(render(incident(raised(1, 1))))[-1] == "  more     meshrt postmortem cafe0123 --rank 1"
+    assert last_part(render(lost))[-1] == "  more     meshrt postmortem '/tmp/my runs/run-x' --ranks 1"
+    assert last_part(render(incident(raised(1, 1))))[-1] == "  more     meshrt postmortem cafe0123 --ranks 1"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

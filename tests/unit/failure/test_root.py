@@ -12,6 +12,7 @@ import pytest
 from meshrt.failure import files
 from meshrt.failure import root as module
 from meshrt.failure.root import Failures
+from meshrt.hooks.fate import Fate
 from tests.unit.failure.records import raised
 
 
@@ -78,6 +79,24 @@ def test_the_pause_between_two_writes_is_a_multiple_of_what_one_takes(tmp_path: 
     assert [seconds for seconds, _ in services.later] == [pytest.approx(10.0)]
     failures.finish()
     assert len(files.read(files.path_of(tmp_path, 1)).records) == 4, "the end of the program waits for no pause"
+
+
+def test_a_call_whose_answer_comes_behind_the_end_of_its_rank_is_not_what_it_was_doing(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """The end is told by the host agent, and may be read before what the rank has written last."""
+    failures, _ = failures_of(tmp_path)
+    built, lost = (SimpleNamespace(actor="a", endpoint=name, failing=False, done=lambda: False) for name in "bl")
+    calls: Any = [built, lost]
+    failures.lost("m", 2, Fate("died", exit_code=7, pid=5), calls)
+    (incident,) = failures._incidents
+    assert [*incident.records[0].doing] == ["a.b()", "a.l()"] and failures._owed == {}, "there was nobody to ask"
+    failures._collected = False
+    failures.lost("m", 2, Fate("died", exit_code=7, pid=5), calls)
+    built.done = lost.done = lambda: True
+    lost.failing = True
+    failures._done(incident)
+    assert [*incident.records[0].doing] == ["a.l()"] and failures._owed == {}, "no answer is kept"
 
 
 def test_what_is_kept_of_many_failures(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_those_that_wait_for_each_other(tmp_path: Path) -> None:
     assert head.endswith(f"{text}  [certain: each of them waits for the next one]")
     report = render(whole)
     assert report.splitlines()[1].endswith(f": {text}")
-    assert f"ROOT CAUSE  {text}  [certain: " in report and report.splitlines()[-2].endswith("--rank 1")
+    assert f"ROOT CAUSE  {text}  [certain: " in report and report.splitlines()[-2].endswith("--ranks 1")
     # Who waits in it, or for it, is not among those that have nothing to do with it.
     assert "DID NOT FAIL  1 rank;" in report and re.search(r"\n      3/3 .*  step  ", report)
     cycle = "rank 1 waits for trainer.ask() of rank 2, which waits for trainer.ask() of rank 1: a cycle, for 6 s"
@@ -122,7 +122,7 @@ def test_one_that_is_stopped_in_the_debugger() -> None:
     report = render(hanging(6, stopped=True))
     where = "ROOT CAUSE  trainer rank 2 is stopped in the debugger at /train.py:7, in step"
     assert f"{where}  [until a person continues it]\n" in report
-    assert report.splitlines()[-2].endswith("--rank 2")
+    assert report.splitlines()[-2].endswith("--ranks 2")
 
 
 def test_whoever_stands_apart_is_looked_at_before_one_that_was_stopped() -> None:

@@ -104,7 +104,7 @@ def test_the_file_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capfd: pyte
 
     with pytest.raises(ValueError, match="bad"):
         main()
-    assert "meshrt: the launcher could not be told of the error: No such file" in capfd.readouterr().err
+    assert "meshrt: the error could not be reported to the launcher: No such file" in capfd.readouterr().err
 
 
 CHILD = "import json, os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('%s')"
@@ -114,7 +114,7 @@ CHILD = "import json, os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write
     ("written", "shown"),
     [
         ('{"message": "OSError: no shard", "timestamp": 1}', "  wrote    OSError: no shard\n"),
-        ('{"message": {"mess', '  wrote    {"message": {"mess  (it is cut off, or no error file)\n'),
+        ('{"message": {"mess', '  wrote    {"message": {"mess  (it is cut off, or not an error file)\n'),
     ],
 )
 def test_a_child_does_not_write_over_its_parent(written: str, shown: str, file: Path) -> None:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from meshrt.commandline.shell import run_words
 from meshrt.errors import UsageError
-from meshrt.inspect.output import line_count
+from meshrt.inspect.output import line_count, tails
+
+
+def test_a_rank_that_has_printed_nothing_is_told_from_others(tmp_path: Path) -> None:
+    printed = {0: "(nothing)\n", 1: "\n", 2: "not yet a line", 3: ""}
+    files = {rank: tmp_path / str(rank) for rank in (*printed, 4, 5)}
+    for rank, text in printed.items():
+        files[rank].write_text(text)
+    files[5].mkdir()
+    kinds = [(tail.kind, tail.text) for tail in tails(files, 10).values()]
+    assert kinds == [("answered", "(nothing)"), ("answered", ""), *[("empty", "")] * 3, ("refused", "")]
 
 
 def test_a_number_of_lines() -> None:

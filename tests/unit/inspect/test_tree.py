@@ -217,10 +217,17 @@ def test_lines_that_do_not_fit_are_broken_beside_the_branches(stacks: Stacks) ->
     ]
 
 
-def test_on_a_narrow_terminal_the_stacks_are_not_broken(stacks: Stacks) -> None:
+def test_on_a_narrow_terminal_the_ranks_have_lines_of_their_own(stacks: Stacks) -> None:
     stacks.add(answered(range(64), record(TRAIN, REDUCE, holder="self.group.reduce"), since=0.5))
-    lines = render_stacks(stacks.answer(), source=lambda _file, _line: "", columns=50).splitlines()
-    assert lines[-1] == "              allreduce  me/comm.py:112    blocked < 1 s - 7 s in self.group.reduce"
+    code = "self.total = self.group.reduce(self.total, weights)  # of all"
+    lines = render_stacks(stacks.answer(), source=lambda _file, _line: code, columns=50).splitlines()
+    assert lines[-5:] == [
+        "  64/64  all",
+        "    train  me/main.py:88",
+        "    allreduce  me/comm.py:112    blocked < 1 s - 7",
+        "        s in self.group.reduce",
+        "        self.total = self.group.reduce(self.tot...",
+    ]
 
 
 def test_a_thread_that_runs_moves(stacks: Stacks) -> None:

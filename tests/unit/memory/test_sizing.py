@@ -663,5 +663,9 @@ def test_a_library_that_hides_its_memory_makes_a_lower_bound() -> None:
     assert not size.exact and "msgpack" in size.why
 
 
+def test_what_numpy_hides_is_said() -> None:
+    assert measure([np.random.default_rng()]).why == "lower bound: numpy hides part of its memory"
+
+
 def test_locks_and_threads_are_no_obstacle() -> None:
     assert measure([threading.Lock(), threading.current_thread(), iter([1]), range(5), 1j, ...]).bytes > 0

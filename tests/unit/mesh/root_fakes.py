@@ -59,7 +59,7 @@ class FakeAgent:
 
     def __init__(self, host: str = "h") -> None:
         self.host = host
-        self.gone = False
+        self.gone = self.full = False
         self.alive_at = self.gone_at = 0
         self.pid = 4711
         self.machine = 0

@@ -186,8 +186,9 @@ BAD: list[tuple[dict[str, Any], Any, str]] = [
     ({"t": "no such"}, None, "dropped, gathered, gone, joined"),
     ({"t": "gone", "mesh": "m", "rank": 1}, None, "missing required field `fate`"),
     ({"t": "started", "mesh": "m", "rank": 0, "pid": "1"}, None, "Expected `int`, got `str` - at `$.pid`"),
-    ({"t": "pong"}, 5, "an address that is none"),
-    ({"t": "pong"}, ["m"], "an address that is none"),
+    ({"t": "pong"}, 5, "an invalid address"),
+    ({"t": "pong"}, ["m"], "an invalid address"),
+    ({"t": "pong"}, ["m", False], "an invalid address"),
     ({"t": "gone"}, ["m", 1], "expected one of dropped, ev, hint"),
 ]
 
@@ -216,7 +217,9 @@ def test_an_agent_that_says_what_none_may_say_is_ended(
     assert expected in caplog.text
 
 
-def test_the_clock_of_another_machine_is_known_when_its_agent_has_joined_and_it_lived_when_it_was_asked() -> None:
+def test_the_clock_of_another_machine_is_known_when_its_agent_has_joined_and_it_lived_when_it_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ours, theirs = socket.socketpair()
     link = AgentLink(an_agent(ours, machine=7), lambda *_: None, lambda *_: None, lambda _: None, print)
     apart = 86_400 * 10**9
@@ -232,6 +235,13 @@ def test_the_clock_of_another_machine_is_known_when_its_agent_has_joined_and_it_
     assert link.alive_at == asked[0].at
     link.look()
     assert link.alive_at == asked[0].at, "only an answer tells that it lives"
+    monkeypatch.setattr("meshrt.mesh.agents._APART", -1)
+    link.look()
+    assert theirs.recv(1 << 16)
+    monkeypatch.setattr(AgentLink, "full", True)
+    link.look()
+    with pytest.raises(BlockingIOError):  # of an agent that reads nothing, no questions wait in a row
+        theirs.recv(1, socket.MSG_DONTWAIT)
     link.close()
     theirs.close()
 

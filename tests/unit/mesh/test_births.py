@@ -79,7 +79,9 @@ def test_what_an_agent_reads_has_as_many_ranks_as_a_list_may_have() -> None:
 
 def test_what_one_rank_cannot_be_told_is_refused_with_its_size() -> None:
     operations = [("debug.breaks", {"breaks": ["x" * 100] * 20_000})]
-    with pytest.raises(UsageError, match=r"rank 3 cannot be told .* 20\d{5} bytes .* the limit is 1048576 bytes"):
+    with pytest.raises(
+        UsageError, match=r"rank 3 cannot be started with this .* 20\d{5} bytes .* the limit is 1048576 bytes"
+    ):
         asked([3, 4], {}, operations=operations)
 
 

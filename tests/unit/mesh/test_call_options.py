@@ -29,6 +29,10 @@ def test_errors_say_what_happened_to_the_call() -> None:
     cancelled = CallCancelled("trainer.step()", places, 4)
     assert str(cancelled) == "trainer.step() was cancelled by its caller; 2 of 4 (ranks 1-2) had not answered"
     timeout = CallTimeout("trainer.step()", 2.0, places[:1], 4)
+    assert str(timeout) == (
+        "trainer.step(): no answer within 2 s from 1 of 4 (rank 1 (gpus=1) on n1, pid 4711); "
+        "the call is still running; you can wait again"
+    )
     timeout.cancelled = True
     assert str(timeout).endswith("(rank 1 (gpus=1) on n1, pid 4711); the call was cancelled")
     for error in (cancelled, timeout, LimitReached("trainer.step", 8)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from msgspec.structs import replace as changed
 
 from meshrt.engine.joining import check, join
 from meshrt.errors import SpawnError, UsageError
+from meshrt.mesh.engine import Arrival, Refusal
 from meshrt.mesh.invitations import Invitations, known_invitation, make_certificate
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import OwnMesh
@@ -66,6 +68,15 @@ def test_nothing_is_open_before_someone_is_invited(bench: Bench) -> None:
     assert before == (None, ()) and bench.run.certificate is not None
     ((address, port),) = bench.run.ports
     assert address == "127.0.0.1" and port > 0
+
+
+def test_without_the_package_that_makes_certificates_no_port_is_open(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(UsageError, match=f"needs the package cryptography: .*; install it for {sys.executable}$"):
+        bench.invitations.invite()
+    assert (bench.run.certificate, bench.run.ports) == (None, ())
 
 
 def test_an_agent_joins_and_each_side_hears_the_other(bench: Bench) -> None:
@@ -169,14 +180,14 @@ def test_any_number_join_by_one_for_all(bench: Bench) -> None:
     invitation = bench.invitations.invite_all()
     links = [join(invitation.text(), f"{index}/0/n{index}")[0] for index in range(3)]
     arrivals = [invitation.accept(20) for _ in links]
-    assert [each.who for each in arrivals if each] == ["0/0/n0", "1/0/n1", "2/0/n2"]
-    assert len({each.machine for each in arrivals if each}) == 3
+    joined = [each for each in arrivals if isinstance(each, Arrival)]
+    assert [each.who for each in joined] == ["0/0/n0", "1/0/n1", "2/0/n2"]
+    assert len({each.machine for each in joined}) == 3
     alone, _ = bench.invited()
     links.append(join(alone.text())[0])
     other = alone.accept(20)
     assert other is not None and invitation.accept(0.0) is None
-    for each, link in zip(arrivals, links[:3], strict=True):
-        assert each is not None
+    for each, link in zip(joined, links[:3], strict=True):
         link.send([control_frame(Bye())])
         wait_until(functools.partial(_has_read, each.link), 20)
     bench.loop.end()
@@ -254,6 +265,12 @@ def test_an_agent_of_another_version_is_refused_and_both_sides_are_told(
         join(invitation.text())
     with pytest.raises(SpawnError, match=why):
         invitation.accept(20)
+    for_all = bench.invitations.invite_all()
+    with pytest.raises(UsageError, match=why):
+        join(for_all.text(), "1/0/n1")
+    refused = for_all.accept(20)
+    assert isinstance(refused, Refusal) and refused.who == "1/0/n1" and refused.why.startswith(why)
+    assert bench.said == []
 
 
 def test_another_patch_level_is_said_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

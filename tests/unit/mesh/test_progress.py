@@ -37,6 +37,7 @@ class Tty(Screen):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     seconds = itertools.count()
     monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     made = Terminal()
@@ -44,10 +45,23 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     made.close()
 
 
-@pytest.mark.parametrize(("total", "cls", "shown"), [(16, Tty, True), (7, Tty, False), (16, Screen, False)])
-def test_progress_is_for_many_ranks_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, terminal: Terminal, total: int, cls: type[Screen], shown: bool
+@pytest.mark.parametrize(
+    ("total", "cls", "term", "shown"),
+    [
+        (16, Tty, "xterm", True),
+        (7, Tty, "xterm", False),
+        (16, Screen, "xterm", False),
+        (16, Tty, "dumb", False),
+        (16, Tty, None, False),
+    ],
+)
+def test_progress_is_for_many_ranks_on_a_terminal_that_can_erase(
+    monkeypatch: pytest.MonkeyPatch, terminal: Terminal, total: int, cls: type[Screen], term: str | None, shown: bool
 ) -> None:
+    if term is None:
+        monkeypatch.delenv("TERM")
+    else:
+        monkeypatch.setenv("TERM", term)
     err = cls.instead_of("stderr", monkeypatch)
     progress = Progress(total, terminal)
     for done in range(1, total + 1):

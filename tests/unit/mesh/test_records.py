@@ -8,15 +8,17 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from meshrt.hooks.operations import body_of
 from meshrt.mesh import records as module
+from meshrt.mesh.live import LiveLogs
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.records import RecordsOfRanks, ScriptLevels
 from meshrt.mesh.registry import Registry
+from meshrt.mesh.shown import parse_shown
 from meshrt.mesh.terminal import TerminalLog
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import control_frame
@@ -41,8 +43,9 @@ class Bench:
         self.told: list[tuple[str, int, object]] = []
         services: Any = SimpleNamespace(on_report=self._on_report, tell_rank=lambda *told: self.told.append(told))
         reports: Any = SimpleNamespace(show=self._show, dropped=self.counts.extend)
-        self.records = RecordsOfRanks(self.registry, services, reports, self.announced.append)
-        self.levels = ScriptLevels(self.registry, services)
+        self.live = LiveLogs(parse_shown("on", ""))
+        self.records = RecordsOfRanks(self.registry, services, reports, self.live, self.announced.append)
+        self.levels = ScriptLevels(self.registry, services, self.live)
         self.logger = logging.getLogger(NAME)
 
     def _on_report(self, report: type[Logged], handler: Any) -> None:
@@ -136,6 +139,30 @@ def test_without_a_handler_it_is_shown_as_a_line_of_the_rank() -> None:
         assert bench.announced == []
 
 
+def test_a_level_of_what_is_shown_takes_the_place_of_the_root_loggers() -> None:
+    with a_bench() as bench:
+        bench.live.set_program(parse_shown("level=error", ""))
+        bench.live.set_mesh(bench.registry.meshes["m"], parse_shown("level=info", ""))
+        assert bench.levels.of(bench.registry.meshes["m"]).levels[""] == logging.INFO
+        bench.log("debug", logging.DEBUG)
+        bench.log("info", logging.INFO)
+        handler = Taking()
+        handler.go_on.set()
+        wait_until(lambda: bench.shown, 20)
+        bench.logger.addHandler(handler)
+        bench.live.set_mesh(bench.registry.meshes["m"], None)
+        bench.levels.look()
+        assert [cast("LogLevels", told[2]).levels[""] for told in bench.told] == [logging.ERROR] * 2
+        bench.log("warning")
+        bench.log("error", logging.ERROR)
+        wait_until(lambda: handler.found, 20)
+        bench.logger.setLevel(logging.DEBUG)
+        bench.log("a logger with a level of its own", logging.DEBUG)
+        bench.records.end()
+        assert bench.shown == [(1, True, [("m", "info"), ("m", "Error: y")])]
+        assert [record.getMessage() for record in handler.found] == ["error", "a logger with a level of its own"]
+
+
 def test_a_handler_that_does_not_come_back_costs_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with a_bench() as bench:
         monkeypatch.setattr(module, "_LIMIT", 50_000)
@@ -212,6 +239,11 @@ def test_ranks_are_told_of_levels_that_have_changed() -> None:
         assert bench.told == []
         bench.logger.setLevel(logging.DEBUG)
         assert bench.levels.of(mesh) == begins, "a rank that is started again has what the others have"
+        agent = cast("FakeAgent", mesh.agent_of[0])
+        agent.full = True
+        bench.levels.look()
+        assert bench.told == [], "what nobody reads is not repeated"
+        agent.full = False
         bench.levels.look()
         assert [told[:2] for told in bench.told] == [("m", 0), ("m", 1)]
         levels = bench.told[0][2]

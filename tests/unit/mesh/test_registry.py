@@ -169,7 +169,7 @@ def test_the_view_may_come_after_the_first_rank(registry: Registry) -> None:
     assert ranks_of(registry) == [1]
     registry.actor_spawned("m", "a", Shape(("pp",), Slice(offset=0, sizes=(2,), strides=(1,))))
     assert ranks_of(registry) == [0, 1]
-    with pytest.raises(ProtocolError, match="no part of mesh m"):
+    with pytest.raises(ProtocolError, match="not a part of mesh m"):
         registry.actor_spawned("m", "a", Shape.from_extent({"n": 5}))
 
 

@@ -29,6 +29,7 @@ class Bench:
         self.agents: list[Any] = [FakeAgent("n1"), FakeAgent("n2")]
         for machine, (agent, port) in enumerate(zip(self.agents, [None, ("192.168.0.1", 4000)], strict=True), 1):
             agent.machine, agent.root_port = machine, port
+            agent.peer = f"10.0.0.{machine + 1}", 50000
         self.driver = Driver(SECRET, FakeTree())
         self.mesh = record(self.driver, *self.agents)
         self.said: list[str] = []
@@ -160,10 +161,11 @@ def test_it_is_said_once_for_each_pair_of_hosts(bench: Bench) -> None:
     for _ in range(3):
         bench.asked(1, "m", 0, "10.0.0.2 port 5: no answer in time")
         bench.relays.to_store(bench.agents[1], bench.agents[0], "another reason")
-        bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 0), "the same", lambda _: None)
-        bench.relays.to_store(home, bench.agents[0], "another reason")
+        bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 1), "the same", lambda _: None)
+        bench.relays.to_store(home, bench.agents[1], "another reason")
     assert bench.said == [
-        "host n2 does not reach host n1 (10.0.0.2 port 5: no answer in time): "
+        "host n2 (10.0.0.3) does not reach host n1 (10.0.0.2 port 5: no answer in time): "
         "what it sends there goes through the script, which is slower",
-        "the script does not reach host n1 (the same): what it sends there goes by connections that the host makes",
+        "the script (192.168.0.1) does not reach host n2 (the same): "
+        "what it sends there goes by connections that the host makes",
     ]

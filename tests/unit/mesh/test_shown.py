@@ -20,20 +20,23 @@ def test_words_and_options() -> None:
     assert (shown.limit, shown.fold, shown.members(MESH)) == (20, 0.5, frozenset({2, 3}))
     assert parse_shown("fold=off", "").fold == 0.0
     assert parse_shown("limit=off", "") == Shown("limit=off")
+    assert [parse_shown(f"level={level}", "").level for level in ("info", "ERROR", "15", "off")] == [20, 40, 15, None]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "it is empty"),
-        ("quiet", "'quiet' is no option"),
-        ("0", "'0' is no option"),
+        ("quiet", "'quiet' is not an option"),
+        ("0", "'0' is not an option"),
         ("off fold=1", "'off' cannot be combined with options"),
         ("fold=fast", "'fold=fast': a time to wait is a number of seconds up to 60, or off"),
         ("fold=61", "a number of seconds up to 60, or off"),
         ("limit=0", "a limit is a number of lines from 1 to 1000000, or off"),
         ("limit=1.5", "a number of lines from 1"),
         ("limit=1 limit=2", "limit is given twice"),
+        ("level=loud", "'level=loud': a level is a name such as info, a number, or off"),
+        ("level=", "a level is a name such as info"),
         ("ranks(0) ranks(1)", "ranks is given twice"),
         ("ranks(stopped)", "names ranks and dimensions, not what ranks do"),
         (7, "a setting is a text, not int"),
@@ -66,5 +69,5 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_LOGS", "ranks(0)")
     assert shown_at_start().members(MESH) == frozenset({0})
     monkeypatch.setenv("MESHRT_LOGS", "no")
-    with pytest.raises(UsageError, match="MESHRT_LOGS='no': 'no' is no option"):
+    with pytest.raises(UsageError, match="MESHRT_LOGS='no': 'no' is not an option"):
         shown_at_start()

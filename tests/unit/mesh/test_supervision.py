@@ -284,7 +284,7 @@ def test_what_an_owner_raises_is_said_although_one_above_handles_it(root: Root) 
     root.asked[0][1].set_result(Decided(False, "raised in __supervise__(): E", traceback="Traceback ...\nE"))
     root.asked[1][1].set_result(Decided(True))
     assert root.announced[0].startswith(
-        "boss on outer rank 3 raised in __supervise__(), asked about a failure of inner\n"
+        "boss on outer rank 3 raised in __supervise__(), which was called for a failure of inner\n"
     )
     assert root.told == []
 

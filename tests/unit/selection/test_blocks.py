@@ -67,9 +67,9 @@ def test_others_give_one_dimension(text: str, ranks: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("0,2,3,6", "ranks 0,2-3,6 are no block"),
-        ("0,1,3", "ranks 0-1,3 are no block of a mesh: they are not evenly spaced"),
-        ("gpus=(0,1,3)", "ranks 0-1,3-5,7 are no block"),
+        ("0,2,3,6", "ranks 0,2-3,6 are not a block"),
+        ("0,1,3", "ranks 0-1,3 are not a block of a mesh: they are not evenly spaced"),
+        ("gpus=(0,1,3)", "ranks 0-1,3-5,7 are not a block"),
         ("hosts=0, hosts=1", "selects no rank"),
         ("gpus=2:1", "selects no rank"),
         ("gpus=(2:1,3:3)", "selects no rank"),

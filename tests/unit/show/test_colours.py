@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import IO, cast
 
 import pytest
@@ -55,6 +56,31 @@ def test_the_text_stays_as_it_is() -> None:
         assert code in plain
         plain = plain.replace(code, "")
     assert plain == text
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "if x is not None:  # if 'so'",
+            [("34", "if"), ("34", "is"), ("34", "not"), ("34", "None"), ("90", "# if 'so'")],
+        ),
+        ("say('it\\'s', rb\"#\", notin)", [("32", "'it\\'s'"), ("32", 'rb"#"')]),
+        ('f("", """a "b" c""", d)', [("32", '""'), ("32", '"""a "b" c"""')]),
+        ('return """begins for', [("34", "return"), ("32", '"""begins for')]),
+        ("x = 'open \\", [("32", "'open \\")]),
+        ("forest = iffy.in_, NONE", []),
+    ],
+)
+@pytest.mark.parametrize("before", ["-> ", " 16  \t", " 16 B->\t", "1016 >>\t"])
+def test_a_line_of_source_has_colours_as_in_pdb_of_python_3_14(
+    before: str, line: str, found: list[tuple[str, str]]
+) -> None:
+    shown = painted(f"{before}{line}\nif True: # behind\n")
+    first, _, behind = shown.partition("\n")
+    assert re.findall(r"\x1b\[(3[24]|90)m(.*?)\x1b\[39m", first) == found
+    assert re.sub(r"\x1b\[\d*m", "", first) == before + line and behind == "if True: # behind\n"
+    assert first.startswith("\x1b[1m") is (before == "-> ") and first.endswith(RESET)
 
 
 def test_empty_lines_before_a_coloured_one_are_no_part_of_it() -> None:

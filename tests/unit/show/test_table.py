@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshrt.debug.prompt.tables import listing
 from meshrt.inspect.operations import RankRow
-from meshrt.show.table import Room, columns, fitted
+from meshrt.show.table import Room, columns, fitted, table
 
 HEADS = ("NAME", "FREE", "HOST", "STATE")
 ROWS = [("trainer", "1.8 MiB", "node1", "blocked (at train.py:88)"), ("store", "7.5 MiB", "node2", "running")]
@@ -33,6 +33,9 @@ def test_texts_are_cut_before_columns_go() -> None:
     assert heads == ["NAME", "HOST", "STATE"] and width(heads, rows) == 32
     assert note == "left out, as the terminal is narrow: FREE (--wide)"
     assert rows[0][2] == "blocked (at ..."  # there is room again
+    assert table(HEADS, ROWS, Room(32, ("FREE", "HOST"), {"STATE": 8}))[-2:] == [
+        "left out, as the terminal is", "  narrow: FREE (--wide)",
+    ]  # fmt: skip
 
 
 @given(st.integers(10, 70), st.lists(st.tuples(*[st.text("ab", max_size=30)] * 4), min_size=1, max_size=3))

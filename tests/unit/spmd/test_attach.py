@@ -21,7 +21,8 @@ def given(*pids: int, name: str = "main", mesh: str = "") -> dict[str, object]:
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="for earlier versions of Python")
 def test_before_3_14_there_is_a_way_instead() -> None:
-    with pytest.raises(UsageError, match=r"needs Python 3\.14 .*`meshrt run SCRIPT`.*`meshrt\.join\(\)`.*where --pid"):
+    expected = r"Python 3\.14 or newer is needed.*`meshrt run SCRIPT`.*`meshrt\.join\(\)`.*where --pid"
+    with pytest.raises(UsageError, match=expected):
         attach.show(given(1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,9 +55,26 @@ def test_a_job_of_another_form_runs_all_the_same(
     assert "the tools do not see this process: torchrun: 3 ranks" in capsys.readouterr().err
 
 
-def test_alone(way: list[object]) -> None:
+def test_a_script_alone_is_the_only_rank(way: list[object]) -> None:
     run()
-    assert way == ["alone", ["train.py", "--lr", "1"]]
+    assert way == ["launched", 0, ["train.py", "--lr", "1"], ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import os\nfrom meshrt import proc_mesh\n", "alone"),
+        ("if True:\n    import meshrt as m\n", "alone"),
+        ("import meshrt_tools  # not meshrt\n", "launched"),
+        ("print('import meshrt')\n", "launched"),
+    ],
+)
+def test_a_script_that_may_have_meshes_is_a_program_of_its_own(
+    text: str, expected: str, way: list[object], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    run(words=[str(tmp_path / "train.py")])
+    assert way[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -68,4 +86,4 @@ def test_alone(way: list[object]) -> None:
 )
 def test_what_deepspeed_says_comes_first(way: list[object], words: list[str], expected: list[str]) -> None:
     run(words=words, local_rank="3")
-    assert way == ["alone", expected]
+    assert way == ["launched", 0, expected, ""]

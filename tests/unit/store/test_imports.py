@@ -148,7 +148,7 @@ def test_the_owners_host_ends_in_the_middle(host: Host) -> None:
         ([FOUND, {"t": "piece", "id": 1, "data": b"a"}], "expected one of found, full, imported, later, no"),
         ([{"t": "found", "id": 1, "kind": "", "site": "", "source": [1]}], "of length 2, got 1 - at `$.source`"),
         ([{"t": "no", "id": 1}], "missing required field `why`"),
-        ([Imported(1, LOAN)], "Imported is no answer to what was asked for"),
+        ([Imported(1, LOAN)], "Imported is not an answer to what was asked for"),
     ],
 )
 def test_nonsense_of_a_store(host: Host, messages: list[Found | Piece | Mapping[str, Any]], said: str) -> None:

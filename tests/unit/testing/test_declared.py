@@ -31,11 +31,11 @@ def test_ranks_that_are_not_there() -> None:
 
 
 def test_what_is_no_moment() -> None:
-    with pytest.raises(UsageError, match="'a b' is no name of an endpoint"):
+    with pytest.raises(UsageError, match="'a b' is not the name of an endpoint"):
         call("a b")
     with pytest.raises(UsageError, match=r"step\(\) has no call 0; expected a number, 1 or more"):
         call("step", 0)
-    with pytest.raises(UsageError, match=r"kill: at='step' is no call"):
+    with pytest.raises(UsageError, match=r"kill: at='step' is not a call"):
         kill(1, at="step")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"stop: invalid seconds=0"):
         stop(1, at=call("step"), seconds=0)

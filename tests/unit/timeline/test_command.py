@@ -33,7 +33,7 @@ def test_what_is_no_file_needs_no_directory_to_write_in(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "access", lambda path, _mode: path in allowed)
     check_place(fifo)
     allowed.clear()
-    with pytest.raises(UsageError, match="no right to"):
+    with pytest.raises(UsageError, match="permission denied"):
         check_place(fifo)
 
 

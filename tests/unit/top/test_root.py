@@ -20,7 +20,13 @@ class Root(FakeRoot):
     """Rank 0 answers, rank 1 was stopped by a signal, and the agent has read nothing of rank 2."""
 
     async def measure(
-        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None, *, work: bool = False
+        self,
+        targets: Mapping[str, Sequence[int]],
+        seconds: float,
+        references: str | None = None,
+        *,
+        work: bool = False,
+        children: bool = False,
     ) -> Measured:
         first = ProcessFacts(rss=50, shmem=10, swap=0, peak=60, cpu=1.0, at=2.0, threads=3, kernel="S")
         store = StoreFacts(committed=0, limit=0, fetched=Fetched(0, 0), held=[(1000, 10, 20, 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -10,21 +11,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshrt.transport import directories, dirlock
+from meshrt.transport import directories, dirlock, tools
 from meshrt.transport.kernel import boot_id, pid_namespace, start_of
 
 RUN_ID = "0000beef"
 #: Takes its directories, as a program does, and ends when its standard input does.
 PROGRAM = """
 import json, os, sys
-from meshrt.transport import directories, dirlock
+from meshrt.transport import directories, dirlock, tools
 path, run = directories.create_runtime(sys.argv[1]), directories.create_run(sys.argv[1])
 (path / "program.json").write_text(json.dumps(dirlock.identity()))
 if "daemon" in sys.argv:
@@ -87,6 +88,30 @@ def test_the_lock_on_the_directory_is_enough() -> None:
         with pytest.raises(BlockingIOError):  # what systemd-tmpfiles tries before it looks into a directory
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_what_cannot_be_looked_at_is_left_and_told(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without descriptors knows of no lock and of no file: that is not an end of the program."""
+
+    def short(real: Callable[..., Any]) -> Callable[..., Any]:
+        def opening(path: Any, *given: Any, **named: Any) -> Any:
+            if RUN_ID in str(path):
+                raise OSError(number, os.strerror(number), path)
+            return real(path, *given, **named)
+
+        return opening
+
+    with another_program() as (path, run):
+        os.utime(path, (0, 0))
+        monkeypatch.setattr(os, "open", short(os.open))
+        monkeypatch.setattr("builtins.open", short(open))
+        for look in (lambda: dirlock.is_locked(path), lambda: directories.in_use(run), tools.programs):
+            with pytest.raises(OSError, match=os.strerror(number)):
+                look()
+        assert is_left(path)
+        monkeypatch.undo()
+        assert path.exists()
 
 
 @pytest.mark.parametrize("what", ["start", "boot", "pid"])

@@ -290,4 +290,4 @@ def test_this_side_is_short_of_something(door: Door, caplog: pytest.LogCaptureFi
         door.read()
         assert sock.recv(1)
     assert refused(guest[-1]) and door.entrance.sockets()[1:] == [] and not door.inside
-    assert [each.getMessage() for each in caplog.records] == ["a guest cannot be let in: No space left on device"]
+    assert [each.getMessage() for each in caplog.records] == ["a guest cannot be accepted: No space left on device"]

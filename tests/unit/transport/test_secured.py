@@ -6,7 +6,9 @@ import contextlib
 import fcntl
 import select
 import socket
+import ssl
 import sys
+import tempfile
 import termios
 from collections.abc import Callable, Iterator
 
@@ -111,6 +113,36 @@ def test_foreign_bytes_fail_and_give_nothing() -> None:
             server.recv(100)
         server.close()
     listener.close()
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["as a server", "as a client"])
+def test_a_peer_of_tls_1_2_is_refused(listens: bool) -> None:
+    """Although it has the certificate, and can speak no other version."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if listens else ssl.PROTOCOL_TLS_SERVER)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(CERTIFICATE.certificate + CERTIFICATE.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
+    theirs.setblocking(False)
+    refused: dict[str, str] = {}
+    with (
+        context.wrap_socket(theirs, server_side=not listens, do_handshake_on_connect=False) as peer,
+        contextlib.closing(SecureSocket(ours, CERTIFICATE, server=listens)) as sock,
+    ):
+        while len(refused) < 2:
+            for side, step in (("peer", peer.do_handshake), ("own", lambda: sock.recv(1))):
+                try:
+                    assert step() != b"" and peer.version() is None, "TLS 1.2 is made"
+                except (ssl.SSLWantReadError, BlockingIOError):
+                    select.select([peer.fileno(), sock.fileno()], [], [], 0.2)
+                except OSError as error:
+                    refused.setdefault(side, str(error))
+    assert "TLS failed: " in refused["own"] and "PROTOCOL" in refused["own"], refused
 
 
 def unread(sock: SecureSocket) -> int:

@@ -111,7 +111,9 @@ def test_nothing_is_written_through_what_others_have_planted(tmp_path: Path) -> 
     assert snapshot.read_text() == "mine" and snapshot.lstat().st_uid == os.geteuid()
     with pytest.raises(PermissionError, match=f"is a link of uid 65534, which is not followed: '{link}'"):
         write_atomic(link, "mine")
-    with pytest.raises(PermissionError, match=f"is a pipe of uid 65534, who would read what is written: '{pipe}'"):
+    with pytest.raises(
+        PermissionError, match=f"is a pipe of uid 65534, another user, who could read the output: '{pipe}'"
+    ):
         write_atomic(pipe, "mine")
     write_atomic(theirs, "mine")
     facts = theirs.stat()

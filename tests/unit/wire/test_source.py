@@ -35,6 +35,15 @@ def test_what_linecache_knows_is_known() -> None:
     assert source.source_text("/no/such/file.py") is None
 
 
+def test_what_is_typed_at_an_interactive_python_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python keeps it since 3.14, for each code in the statement."""
+    entry = (19, None, ["def f():\n", "    return 1\n"], "<stdin>")
+    kept = {("<stdin-1>", "<module>", 1): entry, ("<stdin-1>", "f", 1): entry}
+    monkeypatch.setattr(linecache, "_interactive_cache", kept, raising=False)
+    assert source.source_text("<stdin-1>") == "def f():\n    return 1\n"
+    assert source.source_text("<stdin-2>") is None
+
+
 CELL = """\
 class Cell:
     def fail(self):

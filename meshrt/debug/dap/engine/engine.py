@@ -202,7 +202,7 @@ def say_goodbye(sock: socket.socket, decoder: MessageDecoder) -> None:
             if not data or any(each.get("request_seq") == _NUMBER for each in decoder.receive_data(data)):
                 return
     except OSError as error:
-        _log.warning("the engine of an IDE does not say goodbye: %s", error)
+        _log.warning("the engine of an IDE does not detach properly: %s", error)
 
 
 def places(actors: Iterable[ActorState]) -> dict[str, tuple[str, int, str]]:

@@ -41,7 +41,7 @@ def _run_stdio(given: Arguments) -> int:
     if not (_is_pipe(0) and (_is_pipe(1) or os.isatty(1))):
         raise UsageError(
             "an IDE starts meshrt dap --stdio, with pipes as standard input and output; "
-            "meshrt dap --stdio --write-launch-json tells VS Code how"
+            "meshrt dap --stdio --write-launch-json configures VS Code for that"
         )
     return asyncio.run(serve_stdio(given["run"]))
 

@@ -29,7 +29,7 @@ _KEYS = {
     "meshName": "a mesh, or an actor of one; all meshes if it is missing",
     "meshView": "'sessions' (a session for each rank) or 'threads' (one session, in which ranks are threads)",
     "meshStep": "'one' or 'all': whether a step steps one rank or all that are stopped; for the view 'threads'",
-    "meshOnLost": "'resume' or 'stay': what stopped ranks do when the IDE is gone without a goodbye",
+    "meshOnLost": "'resume' or 'stay': what stopped ranks do when the IDE ends without a disconnect",
     "meshRank": _SET_BY_ROUTER,
     "meshSession": _SET_BY_ROUTER,
     "meshSocket": _SET_BY_ROUTER,
@@ -97,7 +97,7 @@ class Configuration(Data, frozen=True, rename=_NAMES):
 
     @property
     def stay(self) -> bool:
-        """Whether ranks stay stopped when the IDE is gone without a goodbye."""
+        """Whether ranks stay stopped when the IDE has closed its connection without a disconnect."""
         return self.on_lost == "stay"
 
     @property

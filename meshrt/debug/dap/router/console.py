@@ -40,11 +40,11 @@ _VALUES = ("p", "print", "pp")
 #: Seconds for the value of an expression.
 _SECONDS = 10.0
 #: What the user of an IDE has to know of a command of the prompt.
-_BREAK = "ranks in the IDE stop at what is set in the editor, and not at this, which is deleted when the IDE leaves"
+_BREAK = "ranks in the IDE stop at the breakpoints of the editor, not at this one; it is deleted when the IDE detaches"
 _NOTES = {
     "break": _BREAK,
     "tbreak": _BREAK,
-    "postmortem": "it is for prompts, and stays when the IDE leaves; in the IDE its own settings of exceptions hold",
+    "postmortem": "it is for prompts, and stays when the IDE detaches; in the IDE its own exception settings are used",
 }
 
 T = TypeVar("T")
@@ -303,6 +303,8 @@ class _Prompt:
     def write(self, text: str) -> None:
         """Collect the output."""
         self._out.write(text)
+
+    page = write
 
     def notice(self, text: str) -> None:
         """Ignore notices: the IDE shows stops itself."""

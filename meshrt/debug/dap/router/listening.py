@@ -42,7 +42,7 @@ def listen_at_path(path: Path) -> socket.socket:
 
     Raises:
         OSError: It cannot.
-        UsageError: Something else is there.
+        UsageError: Something else is there, or there is no such directory.
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
@@ -50,6 +50,8 @@ def listen_at_path(path: Path) -> socket.socket:
         _remove_left_over(path)
     try:
         return listening_socket(str(path))
+    except FileNotFoundError:
+        raise UsageError(f"{path} cannot be made: there is no directory {path.parent}") from None
     except OSError as error:
         # One that is too long has no number, and so no text of the system's.
         raise OSError(f"{path} cannot be listened at: {error.strerror or error}") from error

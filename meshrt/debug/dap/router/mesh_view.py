@@ -82,9 +82,8 @@ class MeshView(RootView):
                 self._names.meet(rank)
             # Each would be refused, and an IDE shows a dialog for each.
             taken = [rank for rank in found if rank.ide]
-            self._taken = (
-                f"{self._names.of(rank.key for rank in taken)}: another window has {_them(taken)}" if taken else ""
-            )
+            them = "it" if len(taken) == 1 else "them"
+            self._taken = f"{self._names.of(rank.key for rank in taken)}: another window has {them}" if taken else ""
             if taken and len(taken) == len(found):
                 raise UsageError(f"{self._taken}, through {taken[0].ide}; meshRanks chooses others")
         except (MeshError, ConnectionError) as error:
@@ -195,7 +194,3 @@ class MeshView(RootView):
             self._refusing.discard(rank.key)
         else:
             self.said(f"meshrt: the IDE opens no session for {rank.name}: {answer.get('message') or 'it refuses'}")
-
-
-def _them(ranks: Sequence[Rank]) -> str:
-    return "it" if len(ranks) == 1 else "them"

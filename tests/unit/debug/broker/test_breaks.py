@@ -112,6 +112,20 @@ def test_a_refused_breakpoint_uses_up_no_number() -> None:
     assert [row["id"] for row in root.ask(person, "debug.breaks")["breaks"]] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("loss !=", "invalid condition: invalid syntax\n  loss !=\n         ^"),
+        ("(" * 1000, "invalid condition: "),
+    ],
+)
+def test_an_invalid_condition_is_refused_before_any_rank_is_asked(condition: str, why: str) -> None:
+    root = Answering(("m1", "", {"n": 2}, ("debugee",)), answers={})
+    with pytest.raises(UsageError) as caught:
+        root.ask(root.terminal(), "debug.break", place="a.py:3", condition=condition)
+    assert str(caught.value).startswith(why)
+
+
 def test_nothing_is_pending_where_the_actor_does_not_live() -> None:
     head = Shape(("n",), Slice(offset=1, sizes=(2,), strides=(2,)))
     pending = {"breaks": [[1, "pending", 0, ""]], "price": ""}

@@ -140,6 +140,21 @@ def test_long_answers_are_cut_and_say_how_much_more_there_is() -> None:
     assert len(many.text(most=40).splitlines()) == 9 * 12
 
 
+def test_many_long_answers_have_a_limit_together() -> None:
+    long = "\n".join("x" * 30)
+    many = answered(*(f"{rank}\n{long}" for rank in range(64)))
+    lines = many.text(most=40).splitlines()
+    assert len(lines) == 10 * 12 + 1
+    assert lines[-1] == "... 54 more answers, of ranks 10-63 (-v shows every one)"
+    assert len(many.text().splitlines()) == 64 * 32
+    differences = many.text(most=40, against=5).splitlines()
+    assert differences[-1].startswith("... ") and differences[-1].endswith(
+        " more answers, of ranks 25-63 (-v shows every one)"
+    )
+    # One more is shown rather than counted.
+    assert len(answered(*(f"{rank}\n{long}" for rank in range(11))).text(most=40).splitlines()) == 11 * 12
+
+
 def test_what_differs_is_on_top_of_a_long_dict() -> None:
     answers = Answers()
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import pytest
@@ -53,3 +54,23 @@ def test_more_hosts_than_there_are_cannot_be_waited_for(became: list[tuple[Any, 
     assert became[0][3] == 2
     with pytest.raises(UsageError, match=r"--min-hosts 4, and there are 3 hosts \(the"):
         command.show({**NONE, "hosts": 3, "index": 0, "job": "mine", "min_hosts": 4})
+
+
+#: What Open MPI 4.1 sets.
+BOUND = {"OMPI_MCA_orte_bound_at_launch": "1", "OMPI_MCA_rmaps_base_mapping_policy": "ppr:1:node"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "undone"),
+    [
+        (BOUND, True),
+        ({}, False),
+        ({**BOUND, "OMPI_MCA_hwloc_base_binding_policy": "socket"}, False),
+        ({**BOUND, "OMPI_MCA_rmaps_base_mapping_policy": "ppr:1:node:PE=4"}, False),
+    ],
+)
+def test_only_the_default_is_undone(variables: dict[str, str], undone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _pid, processors: asked.append(set(processors)))
+    assert command.unbind(variables) is undone
+    assert asked == ([set(range(os.sysconf("SC_NPROCESSORS_CONF")))] if undone else [])

@@ -13,7 +13,7 @@ from meshrt.engine.launch import hosts
 from meshrt.engine.launch.hosts import LaunchEngine, identity, needed
 from meshrt.engine.launch.launchers import Launched
 from meshrt.errors import SpawnError, UsageError
-from meshrt.mesh.engine import Arrival, Request
+from meshrt.mesh.engine import Arrival, Refusal, Request
 from meshrt.transport.link import Link
 
 
@@ -46,7 +46,7 @@ class Bench:
     def __init__(self, fewest: int, seconds: float = 0.0) -> None:
         Bench.made.append(self)
         self.links: list[Link] = []
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[Arrival | Refusal] = []
         self.ends: list[socket.socket] = []
         self.said: list[str] = []
         self.complete: list[bool] = []
@@ -57,7 +57,7 @@ class Bench:
         self.engine.on_complete.append(lambda: self.complete.append(True))
         assert self.engine.open(self.program, b"", 0) == b"text"
 
-    def _accept(self, seconds: float) -> Arrival | None:
+    def _accept(self, seconds: float) -> Arrival | Refusal | None:
         return self.arrivals.pop(0) if self.arrivals else None
 
     def join(self, index: int, gpus: int = 0) -> None:
@@ -151,6 +151,27 @@ def test_the_fewest_are_waited_for_once() -> None:
     assert bench.placed(None) == ["n1", "n3"]
 
 
+def test_a_host_of_another_version_is_not_waited_for() -> None:
+    bench = Bench(3, 60.0)
+    bench.arrivals.append(Refusal("2/0/n3", "host n3 runs Python 2.7.1, the script Python 3.11.7"))
+    with pytest.raises(SpawnError, match=r"^host n3 runs Python 2.7.1, the script Python 3.11.7$"):
+        bench.placed(None)
+    assert bench.said == [], "the error says it"
+    bench.join(2)  # the launcher has started it again, with another interpreter
+    bench.join(1)
+    assert bench.placed(None) == ["n1", "n2", "n3"]
+
+
+def test_a_host_of_another_version_is_said_where_the_others_are_enough() -> None:
+    bench = Bench(2, 60.0)
+    bench.arrivals.append(Refusal("2/0/n3", "host n3 has meshrt 0.2.0"))
+    bench.join(1)
+    assert bench.placed(None) == ["n1", "n2"]
+    assert bench.said == ["a host is not taken: host n3 has meshrt 0.2.0"]
+    with pytest.raises(SpawnError, match=r"^host n3 has meshrt 0.2.0$"):
+        bench.placed(3)
+
+
 def test_it_is_said_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 6.0, 7.0, 60.0])
     monkeypatch.setattr("meshrt.engine.launch.hosts.time.monotonic", lambda: next(times))
@@ -178,7 +199,7 @@ def test_hosts_of_another_job_are_not_taken() -> None:
     bench.join(3)
     bench.join(0)
     assert bench.placed(None) == ["n1"]
-    assert bench.said[0] == "host n4 has index 3 of 3 hosts, and is not taken" and len(bench.said) == 2
+    assert bench.said[0] == "host n4 has index 3 of 3 hosts, and is refused" and len(bench.said) == 2
     assert [end.recv(1) for end in bench.ends] == [b"", b""]
 
 

@@ -73,7 +73,7 @@ def test_launchers(variables: dict[str, str], found: Launched) -> None:
         ({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, r"use mpiexec -ppn 1$"),
         ({**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}, r"started 8 processes .* use torchrun --nproc-per-node 1$"),
         ({**PYTORCHJOB, "LOCAL_WORLD_SIZE": "8"}, "use one process for each host"),
-        ({"JOB_COMPLETION_INDEX": "3"}, "does not tell its pods how many there are: set MESHRT_HOSTS"),
+        ({"JOB_COMPLETION_INDEX": "3"}, "do not know how many there are: set MESHRT_HOSTS"),
         ({"MESHRT_INDEX": "1"}, "the number of hosts is not known: set MESHRT_HOSTS, or use --hosts"),
         ({"MESHRT_INDEX": "one", "MESHRT_HOSTS": "2"}, "MESHRT_INDEX is 'one'; expected a number"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "index 2 of 2 hosts; expected 0 to 1"),

@@ -123,16 +123,20 @@ class Agent(threading.Thread):
             for function in self.timers.due():
                 function()
 
+    def end(self) -> None:
+        self.ends = True
+        self.join(20)
+        for key in list(self.selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self.selector.close()
+
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
     made = Agent(tmp_path)
     made.start()
     yield made
-    made.ends = True
-    made.join(20)
-    for key in list(made.selector.get_map().values()):
-        key.fileobj.close()  # type: ignore[union-attr]
+    made.end()
     made.selector.close()
 
 

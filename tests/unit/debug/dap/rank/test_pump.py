@@ -129,7 +129,7 @@ def test_an_engine_that_does_not_say_goodbye(
     engine = rank.attached()
     rank.pump.close("the IDE is gone")
     assert rank.over()["why"] == "the IDE is gone"
-    assert "does not say goodbye" in caplog.text and engine.done == ["stop"]
+    assert "does not detach properly" in caplog.text and engine.done == ["stop"]
 
 
 def test_an_engine_that_cannot_be_had(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_where_nothing_stands_that_an_ide_has_left_the_rank_is_nobodys(rank: Ran
     rank.pump.orphan()
     if stands:
         assert select.select([engine._its], [], [], 0)[0] == [] and not rank.pump.leaving
-        engine.answers(asked)  # what it has asked for last lets it go on
+        engine.answers(asked)  # what it has asked for last resumes it
         assert not rank.event("dap.holds")["held"]
     left(rank, engine, "the IDE is gone")
     assert not rank.pump.adopt(2)

@@ -105,7 +105,9 @@ def test_what_was_obeyed_is_told_whatever_it_was(monkeypatch: pytest.MonkeyPatch
         for line in ("where", "x + 1", "# nothing"):
             assert await made.run(line) == f"obeyed {line}"
         for line in ("b a.py:3", "tbreak a.py:3"):
-            assert (await made.run(line)).startswith(f"obeyed {line}\nranks in the IDE stop at what is set in the ")
+            assert (await made.run(line)).startswith(
+                f"obeyed {line}\nranks in the IDE stop at the breakpoints of the editor, "
+            )
         assert "it is for prompts" in await made.run("pm on")
         made.close()
 

@@ -106,7 +106,7 @@ def test_a_rank_that_does_not_come_free_keeps_no_ide_waiting(monkeypatch: pytest
         program.tell("dap.closed", channel=1, why="")
         await ended(ide)
         assert (ide.answer(4) or {})["success"] and program.closed == [2]
-        assert ide.events("output")[-1]["output"] == "meshrt: rank 1: left, and not free yet\n"
+        assert ide.events("output")[-1]["output"] == "meshrt: rank 1: detached, and not released yet\n"
 
     run(scene)
 

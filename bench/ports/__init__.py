@@ -1,0 +1,3 @@
+"""What a message to a port costs."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Who can be asked."""
+
+__all__: list[str] = []
