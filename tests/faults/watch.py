@@ -178,7 +178,8 @@ class Program:
         if name not in self._facts:
             arrived()
         if name not in self._facts:
-            raise AssertionError(f"the program ended without telling {name!r}; it has printed:\n{self._last_output}")
+            ended = f"the program ended with status {self.process.returncode} and did not tell {name!r}"
+            raise AssertionError(f"{ended}; it has printed:\n{self._last_output}")
         return self._facts[name]
 
     def ends(self, seconds: float = LONG) -> int:
