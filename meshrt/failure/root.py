@@ -58,6 +58,8 @@ _WRITE_AGAIN = 0.1
 _PAUSE = 20
 #: Seconds that the end of the script waits for the records of the failures it was told of, and for the file.
 _PATIENCE = 1.0
+#: ... and for the loop of the root, which adds what the script's own threads have recorded: it is never blocked for long.
+_REACHED = 10.0
 #: ... and for further records, until none has come for so long.
 _QUIET = 0.2
 #: Failures of one incident that are kept in full; and in all.
@@ -147,14 +149,14 @@ class Failures:
 
     def _add_late(self, record: FailureRecord) -> None:
         """Add a record on the loop, and wait for it. A thread of the script."""
-        added = threading.Event()
+        self.own(record)
+        self._reach_loop()
 
-        def add() -> None:
-            self._add(record)
-            added.set()
-
-        self._services.call_soon(add)
-        added.wait(_PATIENCE)
+    def _reach_loop(self) -> None:
+        """Wait until what the loop was told before is done. A thread of the script."""
+        reached = threading.Event()
+        self._services.call_soon(reached.set)
+        reached.wait(_REACHED)
 
     def _add(self, record: FailureRecord) -> None:
         now = time.monotonic()
@@ -417,6 +419,8 @@ class Failures:
         if error is not None:
             _end_waiting(error)
             self._collect_last(error, FAILED)
+        else:
+            self._reach_loop()
         with self._changed:
             if error is None:
                 self._changed.wait_for(lambda: self._collected, _PATIENCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,3 +111,20 @@ def test_what_is_kept_of_many_failures(tmp_path: Path, clock: Clock, monkeypatch
     errors = [record.exception for record in incident.records]
     assert [bool(error and error.frames[0].locals) for error in errors] == [True] * 3 + [False] * 2
     assert errors[0] is errors[1] is errors[2] and errors[3] is errors[4], "what is equal is kept once"
+
+
+def test_what_a_thread_has_raised_just_before_the_end_is_reported(tmp_path: Path) -> None:
+    """The loop, which adds its record, may have other things to do first."""
+    failures, services = failures_of(tmp_path)
+    failures._add(raised(0, 1))
+    told: list[Callable[[], None]] = []
+    services.unseen, services.told = [], {}
+
+    def call_soon(function: Callable[[], None]) -> None:
+        told.append(function)
+        if len(told) == 2:  # behind the record: only who waits for the loop gets so far
+            threading.Thread(target=lambda: [each() for each in told]).start()
+
+    services.call_soon = call_soon
+    services.unseen.append(failures.thread_raised(ValueError("bad shard"), "thread 'loader'"))
+    assert "ValueError: bad shard" in failures.report(None)
