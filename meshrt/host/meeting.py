@@ -116,9 +116,9 @@ class Meeting:
         if len(waiting) >= UNPROVED_MAX:
             self._leave(waiting[0])
         guest = _Guest(sock)
+        self._readers.add_reader(sock, lambda: self._read(guest))
         self._guests[guest] = None
         self._deadlines.set(guest, time.monotonic() + HANDSHAKE_SECONDS)
-        self._readers.add_reader(sock, lambda: self._read(guest))
 
     def _leave(self, guest: _Guest) -> None:
         """Forget a process; what it was given is closed, unless it has become a rank. A no-op the second time."""

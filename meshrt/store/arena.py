@@ -32,8 +32,7 @@ _STEP = 2 << 20
 
 def memory_chunk(name: str, size: int) -> int:
     """Return the descriptor of a chunk in memory, of this size for ever. It ends with the last process that has it."""
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
+    descriptor = _sized(os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), size)
     # A process that has it mapped would be ended by SIGBUS if it shrank. Sealed against writing, it could not give
     # memory back.
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -42,8 +41,15 @@ def memory_chunk(name: str, size: int) -> int:
 
 def file_chunk(folder: str, _name: str, size: int) -> int:
     """Return the descriptor of a chunk in ``folder``, in a file without a name."""
-    descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    os.ftruncate(descriptor, size)
+    return _sized(os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), size)
+
+
+def _sized(descriptor: int, size: int) -> int:
+    try:
+        os.ftruncate(descriptor, size)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

@@ -229,7 +229,8 @@ class Imports:
             try:
                 return file_chunk(self._run_directory, name, loan.size), 0
             except OSError as error:
-                raise full from error
+                what = f"{full.what}, where no file can be made either ({error.strerror}),"
+                raise StoreFull(full.size, full.limit, full.used, what) from error
         try:
             return memory_chunk(name, loan.size), loan.size
         except OSError:

@@ -67,7 +67,7 @@ class Acceptor:
         readers: Call functions when sockets can be read.
         listener: It listens already. Closed with this.
         peer: What a process that connects is called in the log: "a caller".
-        accepted: Called with each socket, which does not block.
+        accepted: Called with each socket, which does not block. Where it raises OSError, the socket is closed.
         later: Calls a function after some seconds, on that thread.
         admits: Whether a connection is accepted; others are closed. TCP says nothing of users.
     """
@@ -128,7 +128,13 @@ class Acceptor:
         self.listener.close()
         self.listener = listener
         if waits:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        try:
             self.open()
+        except OSError:  # no memory for it: the peers wait
+            self._later(_PAUSE, self._reopen)
 
     def _accept(self) -> None:
         try:
@@ -140,7 +146,7 @@ class Acceptor:
                 logging.getLogger("meshrt").error("%s cannot be accepted, and waits: %s", self._peer, error.strerror)
             self._told = True
             self._pause()
-            self._later(_PAUSE, self.open)
+            self._later(_PAUSE, self._reopen)
             return
         self._told = False
         self._pass_on(sock)
@@ -150,4 +156,8 @@ class Acceptor:
             sock.close()
             return
         sock.setblocking(False)
-        self._accepted(sock)
+        try:
+            self._accepted(sock)
+        except OSError as error:
+            logging.getLogger("meshrt").error("%s cannot be served: %s", self._peer, error.strerror)
+            sock.close()

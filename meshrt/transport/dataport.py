@@ -77,10 +77,10 @@ class DataPort:
     def _accepted(self, sock: socket.socket) -> None:
         if len(self._silent) >= UNPROVED_MAX:
             self._refuse(next(iter(self._silent)))
+        self._readers.add_reader(sock, functools.partial(self._read, sock))
         now = time.monotonic()
         self._silent[sock] = PrefaceReader(), now
         self._deadlines.set(sock, now + HELLO_SECONDS)
-        self._readers.add_reader(sock, functools.partial(self._read, sock))
 
     def _read(self, sock: socket.socket) -> None:
         if sock not in self._silent:  # closed since it was found readable

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -79,9 +80,20 @@ static int is_of_file(int function, long number) {
     return 1;
 }
 
-/* Returns what this call, whose first argument is given, fails with; 0: it does not. */
-static int fails(int function, long first) {
+/* Whether a call that has several uses has one that takes something: the others cannot fail. */
+static int takes(int function, long use) {
+    switch (function) {
+    case F_epoll_ctl: return use == EPOLL_CTL_ADD;
+    case F_fcntl64: return use == F_DUPFD || use == F_DUPFD_CLOEXEC;
+    }
+    return 1;
+}
+
+/* Returns what this call, whose first arguments are given, fails with; 0: it does not. */
+static int fails(int function, long first, long second) {
     struct control *c = control;
+    if (!takes(function, second))
+        return 0;
     if (!c || !__atomic_load_n(&c->armed, __ATOMIC_ACQUIRE))
         return 0;
     int process = c->process;
@@ -111,7 +123,7 @@ typedef long (*any)(long, long, long, long, long, long);
         static any real; \
         if (!real) \
             real = (any)dlsym(RTLD_NEXT, F_##name == F_vfork ? FORK : #name); \
-        int error = fails(F_##name, a); \
+        int error = fails(F_##name, a, b); \
         if (!error) \
             return real(a, b, c, d, e, f); \
         if (kind == NUMBER) \
@@ -136,7 +148,7 @@ long fail_syscall(long number, ...) {
     int error = 0;
 #define X(name) \
     if (number == SYS_##name) \
-        error = fails(F_##name, a[0]);
+        error = fails(F_##name, a[0], a[1]);
     NUMBERED(X)
 #undef X
     if (error) {

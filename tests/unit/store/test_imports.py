@@ -163,7 +163,7 @@ def test_it_is_gone_or_there_is_no_room(host: Host) -> None:
     host.owner.accept()
     host.owner.say(Refusal(1, "it is gone"))
     assert host.refusals() == {FIRST: "it is gone"}
-    with pytest.raises(StoreFull):
+    with pytest.raises(StoreFull, match=r"where no file can be made either \(No such file or directory\)"):
         host.wants(FIRST, LOAN._replace(size=5 * SIZE))
     assert host.registry.committed == 0
 

@@ -126,6 +126,20 @@ def test_a_full_disk_is_an_error_and_no_fault(small_disk: Path) -> None:
     assert os.listdir(small_disk) == []
 
 
+@pytest.mark.parametrize("make", [functools.partial(file_chunk, "/tmp"), memory_chunk], ids=["file", "memory"])
+def test_a_chunk_without_its_size_is_closed_again(
+    make: Callable[[str, int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int, _size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    files = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "ftruncate", fail)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        make("meshrt:1", MIB)
+    assert os.listdir("/proc/self/fd") == files
+
+
 @pytest.mark.row("O4")
 def test_no_addresses_are_left() -> None:
     """The chunk that could not be mapped is closed again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import resource
 import selectors
@@ -11,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.transport.acceptor import Acceptor, SelectorReaders
+from meshrt.transport.acceptor import Acceptor, SelectorReaders, listening_socket
+from meshrt.transport.dataport import DataPort
+from meshrt.transport.link import Connection
+from meshrt.wire.preface import preface
 
 
 @pytest.fixture
@@ -59,6 +64,60 @@ def test_no_descriptor_is_left(
     acceptor.close()
     acceptor.open()  # what was put off comes too late
     assert not selector.get_map()
+
+
+class Refusing(SelectorReaders):
+    """No memory is left to watch a further socket, while ``short``."""
+
+    short = False
+
+    def add_reader(self, sock: Connection, function: Callable[[], object]) -> None:
+        if self.short:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().add_reader(sock, function)
+
+
+def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_served(
+    selector: selectors.BaseSelector, caplog: pytest.LogCaptureFixture
+) -> None:
+    readers, given = Refusing(selector), list[str]()
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = DataPort(
+        readers, listener, lambda name, sock, _accepted: (given.append(name), sock.close()), lambda *_: None
+    )
+    for readers.short, name in [(True, "rank/abc/1"), (False, "rank/abc/2")]:
+        with socket.create_connection(listener.getsockname()) as peer:
+            peer.sendall(preface(name))
+            peer.settimeout(5)
+            while serve(selector):
+                pass
+            with contextlib.suppress(ConnectionResetError):  # what it has said was not read
+                assert peer.recv(1) == b""
+    assert given == ["rank/abc/2"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a peer on another machine cannot be served: No space left on device"
+    ]
+    port.close()
+
+
+def test_a_listener_that_cannot_be_watched_again_is_tried_again(
+    selector: selectors.BaseSelector, tmp_path: Path
+) -> None:
+    readers, later = Refusing(selector), list[Callable[[], None]]()
+    path = str(tmp_path / "socket")
+    acceptor = Acceptor(
+        readers, listening_socket(path), "a guest", socket.socket.close, lambda _seconds, each: later.append(each)
+    )
+    acceptor.open()
+    os.unlink(path)
+    readers.short = True
+    acceptor.listen_again()
+    readers.short = False
+    later.pop()()
+    with socket.socket(socket.AF_UNIX) as guest:
+        guest.connect(path)
+        assert serve(selector) == 1 and guest.recv(1) == b""
+    acceptor.close()
 
 
 def next_free() -> int:
