@@ -69,21 +69,37 @@ def _runs(row: Row) -> str:
     if row.actors is None:
         return ""
     several = len(row.actors) > 1
-    return escaped_line(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
+    return " ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint)
 
 
-def _several(value: Callable[[Row], object]) -> Callable[[Sequence[Row]], bool]:
-    """Return a `Column.wanted` that is true if not all rows have the same value."""
-    return lambda rows: len(set(map(value, rows))) > 1
+def _text(
+    name: str,
+    text: Callable[[Row], str],
+    order: Callable[[Row], object] | None = None,
+    help: str = "",
+    *,
+    differing: Callable[[Row], object] | None = None,
+) -> Column:
+    """Return a column of texts.
+
+    Args:
+        order: What rows are ordered by; None: the text.
+        differing: Show the column only if this is not the same for all rows.
+    """
+
+    def wanted(rows: Sequence[Row]) -> bool:
+        return differing is None or len(set(map(differing, rows))) > 1
+
+    return Column(name, name.upper(), lambda row, _: escaped_line(text(row)), order or text, help, wanted=wanted)
 
 
 def _amount(
     name: str,
-    title: str,
     value: Callable[[Row], float | None],
     text: Callable[[Row], str],
     help: str,
     *,
+    title: str = "",
     rare: bool = False,
 ) -> Column:
     """Return a column of numbers, the largest first.
@@ -97,59 +113,38 @@ def _amount(
         return "" if value(row) is None else text(row)
 
     wanted = (lambda rows: any(map(value, rows))) if rare else (lambda _rows: True)
-    return Column(name, title, shown, value, help, largest_first=True, right=True, wanted=wanted)
+    return Column(name, title or name.upper(), shown, value, help, largest_first=True, right=True, wanted=wanted)
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("rank", "RANK", lambda row, _: str(row.rank), lambda row: (row.mesh, row.rank), right=True),
-    Column(
-        "mesh",
-        "MESH",
-        lambda row, _: escaped_line(row.mesh),
-        lambda row: row.mesh,
-        wanted=_several(lambda row: row.mesh_id),
-    ),
-    Column(
+    _text("mesh", lambda row: row.mesh, differing=lambda row: row.mesh_id),
+    _text(
         "coords",
-        "COORDS",
-        lambda row, _: escaped_line(",".join(f"{label}={index}" for label, index in row.coords.items())),
+        lambda row: ",".join(f"{label}={index}" for label, index in row.coords.items()),
         lambda row: tuple(row.coords.values()),
     ),
-    Column(
-        "host",
-        "HOST",
-        lambda row, _: escaped_line(row.host),
-        lambda row: row.host,
-        wanted=_several(lambda row: row.host),
-    ),
-    Column(
-        "actor",
-        "ACTOR",
-        lambda row, _: escaped_line(",".join(row.names)),
-        lambda row: row.names or None,
-        wanted=_several(lambda row: row.names),
-    ),
+    _text("host", lambda row: row.host, differing=lambda row: row.host),
+    _text("actor", lambda row: ",".join(row.names), lambda row: row.names or None, differing=lambda row: row.names),
     Column("pid", "PID", lambda row, _: str(row.pid or ""), lambda row: row.pid or None, right=True),
-    Column(
+    _text(
         "state",
-        "STATE",
-        lambda row, _: row.state,
+        lambda row: row.state,
         lambda row: WORST_FIRST.index(row.state),
         "running; blocked: at one instruction, using no processor; stopped: in the debugger; post-mortem: there, after "
         "an exception; not-answering: stopped by a signal, or C code holds its GIL; dead",
     ),
     _amount(
         "cpu",
-        "CPU%",
         lambda row: row.cpu,
         lambda row: f"{row.cpu:.0f}",
         "of one processor, all threads of the process; processes that it has started are not counted",
+        title="CPU%",
     ),
-    _amount("rss", "RSS", lambda row: row.rss, lambda row: _bytes(row.rss), "what it has in memory"),
-    _amount("swap", "SWAP", lambda row: row.swap, lambda row: _bytes(row.swap), "what is on disk", rare=True),
+    _amount("rss", lambda row: row.rss, lambda row: _bytes(row.rss), "what it has in memory"),
+    _amount("swap", lambda row: row.swap, lambda row: _bytes(row.swap), "what is on disk", rare=True),
     _amount(
         "growth",
-        "GROWTH",
         lambda row: row.growth,
         lambda row: change(row.growth),
         "of RSS without shared memory, and of STORE, since the rank was first seen here (or x was pressed)",
@@ -157,38 +152,29 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _amount(
         "store",
-        "STORE",
         lambda row: row.store,
         lambda row: _bytes(row.store or None),
         "in shared memory, its own and what it holds of others",
         rare=True,
     ),
     _amount(
-        "gpu",
-        "GPU",
-        lambda row: row.gpu,
-        lambda row: _bytes(row.gpu),
-        "what torch's allocator keeps on devices",
-        rare=True,
+        "gpu", lambda row: row.gpu, lambda row: _bytes(row.gpu), "what torch's allocator keeps on devices", rare=True
     ),
     _amount(
         "calls",
-        "CALLS/S",
         lambda row: row.calls,
         lambda row: _rate(row.calls or 0.0),
         "messages that its actors have begun to serve",
+        title="CALLS/S",
     ),
     _amount(
         "queue",
-        "QUEUE",
         lambda row: row.queue,
         lambda row: f"{row.queue}{'+' * row.more}",
         "messages that have come and wait: read, or, while an endpoint keeps its thread, in the sockets; 5+: or more. "
         "What callers could not send yet is not among them",
     ),
-    Column(
-        "runs", "RUNS", lambda row, _: _runs(row), lambda row: _runs(row) or None, "the endpoint that runs just now"
-    ),
+    _text("runs", _runs, lambda row: _runs(row) or None, "the endpoint that runs just now"),
     Column(
         "note",
         "NOTE",

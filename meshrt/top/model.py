@@ -150,13 +150,7 @@ class Model:
         living = [row for row in rows if row.state != DEAD]
         return Totals(
             Counter(row.state for row in rows),
-            cpu=sum(row.cpu or 0.0 for row in rows),
-            rss=sum(row.rss or 0 for row in rows),
-            store=sum(row.store or 0 for row in rows),
-            gpu=sum(row.gpu or 0 for row in rows),
-            growth=sum(row.growth or 0 for row in rows),
-            calls=sum(row.calls or 0.0 for row in rows),
-            queue=sum(row.queue or 0 for row in rows),
+            **{name: sum(getattr(row, name) or 0 for row in rows) for name in (*_SUMMED, "store", "gpu", "growth")},
             unknown=Counter(name for name in _SUMMED for row in living if getattr(row, name) is None),
         )
 

@@ -5,6 +5,7 @@ Leaving the prompt changes nothing for the ranks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import time
@@ -259,10 +260,23 @@ class Repl:
         """
         answers = Answers()
         answers.add(first)
-        job = first.job
-        reports = self.client.reports(job)
+        reports = self.client.reports(first.job)
+        try:
+            cancel = self._wait_for(answers, reports)
+            answers.lost = self.client.closed()
+            if not answers.done and not answers.lost:
+                answers.cancelled = self.client.ask(Leave(first.job, cancel)).cancelled
+                with contextlib.suppress(queue.Empty):  # what the program had reported before it was told
+                    while (report := reports.get_nowait()) is not None:
+                        answers.add(report)
+        finally:
+            self.client.forget(first.job)
+        return answers
+
+    def _wait_for(self, answers: Answers, reports: queue.SimpleQueue[JobReport | None]) -> bool:
+        """Gather answers until all are there, or none comes any more; returns whether Ctrl-C has ended the wait."""
         start = time.monotonic()
-        hinted = cancel = False
+        hinted = False
         try:
             while not answers.done:
                 limit = start + (ANSWER_SECONDS if hinted else HINT_SECONDS)
@@ -279,14 +293,10 @@ class Repl:
                     break
                 answers.add(report)
         except KeyboardInterrupt:
-            cancel = self.interrupted = True
+            self.interrupted = True
             self._say("")
-        finally:
-            self.client.forget(job)
-        answers.lost = self.client.closed()
-        if not answers.done and not self.client.closed():
-            answers.cancelled = self.client.ask(Leave(job, cancel)).cancelled
-        return answers
+            return True
+        return False
 
     # -- completion ----------------------------------------------------------------------------------------------------
 
