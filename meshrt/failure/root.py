@@ -58,7 +58,7 @@ _WRITE_AGAIN = 0.1
 _PAUSE = 20
 #: Seconds that the end of the script waits for the records of the failures it was told of, and for the file.
 _PATIENCE = 1.0
-#: ... and for the loop of the root, which adds what the script's own threads have recorded: it is never blocked for long.
+#: ... and for the loop of the root, which adds what threads of the script have recorded: it is never blocked for long.
 _REACHED = 10.0
 #: ... and for further records, until none has come for so long.
 _QUIET = 0.2
