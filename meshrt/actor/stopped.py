@@ -71,8 +71,7 @@ class StoppedActors:
                 self._selector.register(link.sock, selectors.EVENT_READ, functools.partial(self._ready, actor, link))
             except (OSError, ValueError, KeyError) as error:
                 if isinstance(error, OSError) and error.errno != errno.EBADF:
-                    text = "%s has been stopped; a caller of it cannot be answered any more: %s"
-                    logging.getLogger("meshrt").error(text, actor, error.strerror)
+                    logging.getLogger("meshrt").error("a caller of %s cannot be served: %s", actor, error.strerror)
                     link.close()
                 else:
                     link.sock.detach()  # user code has closed its descriptor; the number may be another's by now

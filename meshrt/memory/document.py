@@ -135,17 +135,9 @@ def totals_of(ranks: Sequence[RankRow], processes: Iterable[ProcessRow], *, vari
 
 
 def _of_variables(told: Sequence[RankRow]) -> TotalsOfVariables:
-    return TotalsOfVariables(
-        ranks=len(told),
-        unique=sum(row.unique or 0 for row in told),
-        total=sum(row.total or 0 for row in told),
-        rss=sum(row.rss or 0 for row in told),
-        file=sum(row.file or 0 for row in told),
-        shmem=sum(row.shmem or 0 for row in told),
-        malloc_free=sum(row.malloc_free or 0 for row in told),
-        unexplained=sum(row.unexplained or 0 for row in told),
-        exact=all(row.exact for row in told),
-    )
+    names = ("unique", "total", "rss", "file", "shmem", "malloc_free", "unexplained")
+    sums = {name: sum(getattr(row, name) or 0 for row in told) for name in names}
+    return TotalsOfVariables(ranks=len(told), exact=all(row.exact for row in told), **sums)
 
 
 def unmeasured(row: RankRow) -> bool:

@@ -66,14 +66,18 @@ def join(
     count = math.prod(sizes.values())
     if rank is not None and not 0 <= rank < count:
         raise UsageError(f"rank={rank!r}, and there are {count}; expected 0 to {count - 1}")
-    spec = _spec(name, sizes, place, alone=mesh is None and place is None)
     if place is not None:
         rank = place.rank
-    starts = place is None or place.local_rank == 0
-    membership = _take_part(spec, -1 if rank is None else rank, Starting(spec) if starts else None)
-    if membership.wait(wait):
-        return True
-    print(f"meshrt: this process has not joined: {membership.why}", file=sys.stderr, flush=True)
+    try:
+        spec = _spec(name, sizes, place, alone=mesh is None and place is None)
+        starts = place is None or place.local_rank == 0
+        membership = _take_part(spec, -1 if rank is None else rank, Starting(spec) if starts else None)
+        if membership.wait(wait):
+            return True
+        why = membership.why
+    except OSError as error:  # no descriptor is left: what the process does matters more
+        why = str(error)
+    print(f"meshrt: this process has not joined: {why}", file=sys.stderr, flush=True)
     return False
 
 

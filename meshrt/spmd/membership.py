@@ -105,7 +105,11 @@ class Membership:
         if sys.breakpointhook is sys.__breakpointhook__:
             pdbhook.install()
             sys.breakpointhook = self._hook
-        threading.Thread(target=self._run, name="meshrt-join", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="meshrt-join", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # the system's limit of threads
+            self.why = str(error) or type(error).__name__
+            self._settle()
 
     def wait(self, seconds: float) -> bool:
         """Wait until the process has joined; returns whether it has. It still does later, if it can."""
@@ -132,19 +136,22 @@ class Membership:
                 self._before()
             while not self._try() and (waited := time.monotonic() - begun) < _GIVE_UP:
                 time.sleep(_AGAIN if waited < _SOON else _AGAIN_LATER)
-        except (OSError, MeshError) as error:
-            self.why = str(error)
+        except (OSError, MeshError, RuntimeError, MemoryError) as error:  # RuntimeError: as above
+            self.why = str(error) or type(error).__name__
         finally:
-            for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
-                if descriptor >= 0:
-                    with contextlib.suppress(OSError):  # the script has closed all
-                        os.close(descriptor)
-            # Last: the script begins now, and may close all descriptors. Their numbers are those of its own files then.
-            self._settled.set()
-            if self._rank is None:
-                self._hook.end()
-            if self._told is not None:
-                self._told("" if self._rank is not None else self.why)
+            self._settle()
+
+    def _settle(self) -> None:
+        for descriptor in (self._descriptors.stacks, self._descriptors.watcher):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):  # the script has closed all
+                    os.close(descriptor)
+        # Last: the script begins now, and may close all descriptors. Their numbers are those of its own files then.
+        self._settled.set()
+        if self._rank is None:
+            self._hook.end()
+        if self._told is not None:
+            self._told("" if self._rank is not None else self.why)
 
     def _try(self) -> bool:
         """Join; returns whether that is done. Raises OSError, MeshError: it cannot be."""

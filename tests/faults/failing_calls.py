@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -32,10 +32,10 @@ from meshrt.transport.tools import connect, programs
 from meshrt.wire.clients import ActorsOf
 from tests.faults.actors import Victim
 from tests.faults.watch import agents, is_alive, runtime_directories
-from tests.support.callfaults import ERRORS, LEFT_OUT, OF_FILES, CallFaults
+from tests.support.callfaults import ERRORS, LEFT_OUT, LEFT_OUT_OF_HOSTS, OF_FILES, CallFaults
 from tests.support.footprint import marked_processes
 
-__all__ = ["Cell", "main"]
+__all__ = ["LONG", "Cell", "main", "run_cells", "since"]
 
 #: Seconds that a part of the work may take on a loaded machine: until a link to another one is lost, and more.
 LONG = VERDICT_SECONDS + 10
@@ -124,7 +124,7 @@ class Site:
         self.mesh: ProcMesh = proc_mesh(n=2)
         self.workers: ActorMesh[Worker] = self.mesh.spawn("worker", Worker).get(LONG)
         self.pids = self.workers.pid.call().get(LONG).values()
-        self.agent, *others = agents()  # of the host of rank 0
+        self.agent, *others = agents()  # that of rank 0, and those of other hosts
         self.alone = not others
 
     def round(self) -> dict[str, str]:
@@ -239,7 +239,7 @@ class Site:
             if not (left or more) or time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        cell.printed = _since(self.output, start)
+        cell.printed = since(self.output, start)
         cell.judge()
         if left:
             cell.complain(f"left behind: {left}")
@@ -304,7 +304,7 @@ class Site:
         """Return what was printed since ``start``, when the line of the last round has come, or will not."""
         deadline = time.monotonic() + LONG
         while True:
-            printed = _since(self.output, start)
+            printed = since(self.output, start)
             if "call" in failed or f"line {self.number}\n" in printed or time.monotonic() > deadline:
                 return printed
             time.sleep(0.01)
@@ -336,7 +336,8 @@ def _more(after: dict[str, list[str]], before: dict[str, list[str]]) -> dict[str
     return found
 
 
-def _since(path: Path, start: int) -> str:
+def since(path: Path, start: int) -> str:
+    """Return what was written to a file behind its first bytes."""
     with path.open(errors="replace") as file:
         file.seek(start)
         return file.read()
@@ -351,7 +352,6 @@ def _places(count: int, most: int) -> list[int]:
 
 def main(control: str, output: str, process: str, most: int, functions: str) -> None:
     """Run all cells of one process, and print each as a line to the descriptor ``TELL``."""
-    report = int(os.environ["TELL"])
     site = Site(CallFaults(control), Path(output))
     work, run = {
         "new root": (site.begin_anew, site.run_beginning),
@@ -371,21 +371,49 @@ def main(control: str, output: str, process: str, most: int, functions: str) -> 
         counts[files] = site.faults.counts()
         if work == site.end:
             site.begin_anew()
+    if run is not None:
+        run_cells(process, counts, most, functions, run, elsewhere=not site.alone)
+        return
     before = site.descriptors()
+
+    def run_in_round(cell: Cell) -> None:
+        nonlocal before
+        before = site.run(cell, before)
+
+    run_cells(process, counts, most, functions, run_in_round, elsewhere=not site.alone)
+
+
+def run_cells(
+    process: str,
+    counts: Mapping[bool, Mapping[str, int]],
+    most: int,
+    functions: str,
+    run: Callable[[Cell], object],
+    *,
+    elsewhere: bool = False,
+) -> None:
+    """Run the cells of one process, and print each as a line to the descriptor ``TELL``.
+
+    Args:
+        counts: How often each function is called, by whether only what is done with files counts.
+        most: How many calls of each function fail, at most.
+        functions: Those that fail, with commas; "": all.
+        elsewhere: Ranks are on other hosts.
+    """
+    report = int(os.environ["TELL"])
     cells = [
         Cell(process, name, errno.errorcode[number], 0) for name in counts[False] for number in ERRORS.get(name, ())
     ]
     for each in cells:
-        if each.kind in LEFT_OUT or (functions and each.function not in functions.split(",")):
+        if each.kind in LEFT_OUT or (elsewhere and each.kind in LEFT_OUT_OF_HOSTS):
+            continue
+        if functions and each.function not in functions.split(","):
             continue
         for nth in _places(counts[each.kind in OF_FILES].get(each.function, 0), most):
             cell = replace(each, nth=nth)
             os.write(report, (json.dumps({"begun": asdict(cell)}) + "\n").encode())
             faulthandler.dump_traceback_later(8 * LONG, exit=True)
-            if run is None:
-                before = site.run(cell, before)
-            else:
-                run(cell)
+            run(cell)
             faulthandler.cancel_dump_traceback_later()
             os.write(report, (json.dumps({"cell": asdict(cell)}) + "\n").encode())
     os.write(report, (json.dumps({"end": counts[False]}) + "\n").encode())

@@ -15,6 +15,9 @@ from tests.support.callfaults import environment_with, library
 from tests.support.programs import environment
 
 PROGRAM = "tests.faults.failing_calls"
+JOINING = "tests.faults.failing_joins"
+#: What may fail while processes join.
+JOINS = ("first joining", "second joining", "agent")
 #: What a cell may be about; "new" ranks are those that start meanwhile as well as those that are there.
 PROCESSES = ("root", "agent", "new rank")
 #: What an agent calls as it begins.
@@ -29,13 +32,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library(tmp_path_factory.mktemp("library"))
 
 
-def cells(built: Path, folder: Path, process: str, most: int, functions: str = "") -> list[dict[str, Any]]:
+def cells(
+    built: Path, folder: Path, process: str, most: int, functions: str = "", program: str = PROGRAM
+) -> list[dict[str, Any]]:
     """Run the program, and find nothing wrong with its cells; returns them."""
     output = folder / "output"
     read_end, write_end = os.pipe()
     with open(output, "wb") as out, os.fdopen(read_end) as told:
-        program = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, str(folder / "faults"), str(output), process, str(most), functions],
+        running = subprocess.Popen(
+            [sys.executable, "-m", program, str(folder / "faults"), str(output), process, str(most), functions],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
@@ -46,10 +51,10 @@ def cells(built: Path, folder: Path, process: str, most: int, functions: str = "
         os.close(write_end)
         try:
             messages = [json.loads(line) for line in told]
-            status = program.wait(20)
+            status = running.wait(20)
         finally:
-            program.kill()
-            program.wait()
+            running.kill()
+            running.wait()
     print(output.read_text(errors="replace")[-6000:])
     assert status == 0, f"ended with {status} in {messages[-1:]}"
     assert "end" in messages[-1], messages[-1]
@@ -93,6 +98,24 @@ def test_a_call_fails_while_an_agent_begins(built: Path, tmp_path: Path) -> None
 def test_a_call_fails_while_a_program_ends(process: str, built: Path, tmp_path: Path) -> None:
     """It ends, leaves nothing, and the next one begins."""
     assert cells(built, tmp_path, f"ending {process}", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.row("O8")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("process", JOINS)
+def test_a_call_fails_while_processes_join(process: str, built: Path, tmp_path: Path) -> None:
+    """One that has not joined says why, and goes on; nothing is left."""
+    assert cells(built, tmp_path, process, 1, "memfd_create,epoll_ctl,pthread_create,recvmsg", JOINING)
+
+
+@pytest.mark.nightly
+@pytest.mark.row("O8")
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("process", JOINS)
+def test_any_call_fails_while_processes_join(process: str, built: Path, tmp_path: Path) -> None:
+    """Up to 5 calls of each function."""
+    assert cells(built, tmp_path, process, 5, program=JOINING)
 
 
 @pytest.mark.nightly

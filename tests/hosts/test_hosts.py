@@ -27,9 +27,9 @@ def test_what_the_table_excludes_is_there(entry: str) -> None:
     assert tests if not function else function in tests, "this entry excludes no test"
 
 
-def _pytest(*words: str) -> str:
+def _pytest(*words: str, seconds: float = 110) -> str:
     command = [sys.executable, "-m", "tests.hosts", "-n", "0", "-q", "-p", "no:cacheprovider", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -46,6 +46,14 @@ def test_what_is_excluded_is_printed_with_its_reason() -> None:
     said = _pytest(f"tests/{entry}")
     assert "passed" not in said
     assert f"one machine: {reason}" in said
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)
+@pytest.mark.timeout(1900)
+def test_system_calls_fail_with_ranks_on_two_hosts() -> None:
+    words = ("tests/faults/test_failing_calls.py", "-m", "slow", "-k", "test_a_call_fails and not while")
+    assert "3 passed" in _pytest(*words, seconds=1800)
 
 
 @pytest.mark.nightly

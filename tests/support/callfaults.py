@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["DAY", "ERRORS", "LEFT_OUT", "OF_FILES", "CallFaults", "environment_with", "library"]
+__all__ = ["DAY", "ERRORS", "LEFT_OUT", "LEFT_OUT_OF_HOSTS", "OF_FILES", "CallFaults", "environment_with", "library"]
 
 _SOURCE = Path(__file__).with_name("callfaults.c")
 _TEXT = _SOURCE.read_text(encoding="utf-8")
@@ -143,6 +143,11 @@ OF_FILES = {
 #: Cells that are left out, with the reason.
 LEFT_OUT = {
     ("rank", "connect", "EINTR"): "the socket of a terminal has a time limit: its connect does not wait",
+    ("joining", "connect", "EINTR"): "Python waits for the connection, which the library has not begun",
     ("rank", "mmap64", "ENOMEM"): "a thread of Python that gets no memory for its first call is waited for, for ever",
+}
+#: ... where ranks are on other hosts.
+LEFT_OUT_OF_HOSTS = {
+    ("root", "mmap64", "ENOMEM"): "as that of a rank: each connection to another host is made by a thread of its own",
 }
 """The rest is not called, or cannot fail for want of anything: `getsockopt`, `ioctl`, `kill`."""

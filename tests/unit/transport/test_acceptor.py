@@ -81,10 +81,13 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_serve
     selector: selectors.BaseSelector, caplog: pytest.LogCaptureFixture
 ) -> None:
     readers, given = Refusing(selector), list[str]()
+
+    def give(name: str, sock: socket.socket, _accepted: float) -> None:
+        given.append(name)
+        sock.close()
+
     listener = socket.create_server(("127.0.0.1", 0))
-    port = DataPort(
-        readers, listener, lambda name, sock, _accepted: (given.append(name), sock.close()), lambda *_: None
-    )
+    port = DataPort(readers, listener, give, lambda *_: None)
     for readers.short, name in [(True, "rank/abc/1"), (False, "rank/abc/2")]:
         with socket.create_connection(listener.getsockname()) as peer:
             peer.sendall(preface(name))
