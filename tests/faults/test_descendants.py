@@ -106,8 +106,8 @@ def test_a_family_of_processes_ends(end: str) -> None:
         mesh.stop()
         assert not descendants(agent)
         return
+    second = victims.slice(n=1).pid.call_one().get(LONG)  # a wait behind the death would tell of it
     os.kill(pid, signal.SIGKILL)
-    second = victims.slice(n=1).pid.call_one().get(LONG)
     wait_until(lambda: [child for child in descendants(agent) if is_alive(child)] == [second], 2 * GONE)
 
 

@@ -7,6 +7,9 @@ import os
 import socket
 from typing import Any
 
+import pytest
+
+import meshrt
 from meshrt import Actor, LinkLost, ProcessDied, current_rank, endpoint, proc_mesh
 from meshrt.errors import ProtocolError
 from meshrt.transport.tools import own_program
@@ -147,8 +150,9 @@ TOLD: list[dict[str, Any]] = [
 ]
 
 
-def test_whatever_a_rank_tells_its_agent_the_others_go_on() -> None:
+def test_whatever_a_rank_tells_its_agent_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad message may end the rank that has sent it. The agent, the root and the other rank go on."""
+    monkeypatch.setattr(meshrt, "unhandled_fault_hook", lambda _failure: None)  # a rank may end behind its last answer
     mutator = Mutator(2, [packed(message) for message in (*TOLD, *CONTROL_EXAMPLES)], "msgpack")
     speakers = proc_mesh(n=2).spawn("speaker", Speaker).get(LONG)
     agent = speakers.parent.call().get(LONG).values()

@@ -43,8 +43,13 @@ def test_no_stranger_is_signalled(tmp_path: Path) -> None:
     pid, other = mesh.spawn("victim", Victim).pid.call().get(20).values()
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 20)
-    next_pid(pid)
-    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
+    while True:  # a thread that begins just now takes the number, too
+        next_pid(pid)
+        stranger = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
+        if stranger.pid == pid:
+            break
+        stranger.kill()
+        stranger.wait()
     with paused(other):  # it has to be killed, so `stop` goes all the way
         mesh.stop(0.1)
     tell(same=stranger.pid == pid, other=is_alive(other), stranger=stranger.poll() is None)

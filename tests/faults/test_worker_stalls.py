@@ -107,7 +107,7 @@ def test_a_rank_that_holds_the_gil_is_not_dead() -> None:
 @pytest.fixture
 def quick_pulse(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank is asked twenty times a second whether it lives, and is taken for busy soon."""
-    agents_with("pulse._INTERVAL = 0.05; pulse.BUSY_SECONDS = 1.0", tmp_path_factory.mktemp("agent"), monkeypatch)
+    agents_with("pulse._INTERVAL = 0.05; pulse.BUSY_SECONDS = 4.0", tmp_path_factory.mktemp("agent"), monkeypatch)
 
 
 def read_in_c(fifo: str) -> str:

@@ -23,9 +23,14 @@ class Worker(Actor):
     @endpoint
     def pid(self): return os.getpid()
     @endpoint
-    def sleep(self): time.sleep(600)
+    def sleep(self, begun=os.devnull):
+        open(begun, "w").close()
+        time.sleep(600)
     @endpoint
-    def hold(self): ctypes.PyDLL(None).sleep(600)
+    def hold(self, begun):
+        sleep = ctypes.PyDLL(None).sleep
+        open(begun, "w").close()
+        sleep(600)
     @endpoint
     def fail(self): raise ValueError("of its own")
     @endpoint
@@ -67,12 +72,15 @@ print(sent, "were sent", file=sys.stderr)
 
 
 def test_work_that_the_end_cuts_off_is_named(tmp_path: Path) -> None:
-    script = """
+    script = f"""
+begun = [{str(tmp_path)!r} + f"/{{rank}}" for rank in range(3)]
 mesh = proc_mesh(n=3, name="train")
 worker = mesh.spawn("worker", Worker).get()
-worker.slice(n=slice(0, 2)).sleep.broadcast()
+worker.slice(n=0).sleep.broadcast(begun[0])
+worker.slice(n=1).sleep.broadcast(begun[1])
 worker.slice(n=0).ready.broadcast()
-worker.slice(n=2).hold.broadcast()
+worker.slice(n=2).hold.broadcast(begun[2])
+while not all(map(os.path.exists, begun)): time.sleep(0.01)
 """
     status, lines = run(tmp_path, script)
     assert status == 0

@@ -177,13 +177,14 @@ def test_threads_of_an_event_loop_are_at_work(monkeypatch: pytest.MonkeyPatch) -
         answer = poller.in_a_thread.call_one(time.monotonic)
         clock.advance(1)
         assert answer.done()
-    monkeypatch.setattr(clocks, "_PATIENCE", 0.2)
     released = threading.Event()
     _events[:] = [released]
     with testing.fake_clock() as clock, testing.local(Echo) as echo:
         call = echo.apply.call_one(_wait)
-        with pytest.raises(MeshError, match=r"still at work, or wait for what the clock does not know.*: echo$"):
-            clock.advance(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(clocks, "_PATIENCE", 0.2)
+            with pytest.raises(MeshError, match=r"still at work, or wait for what the clock does not know.*: echo$"):
+                clock.advance(1)
         released.set()
         clock.advance(1)
         assert call.done() and clock.time() == 1

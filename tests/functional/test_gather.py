@@ -170,7 +170,7 @@ def test_who_does_not_answer_in_time_is_silent() -> None:
 def test_the_time_of_a_question_begins_anew_with_each_answer() -> None:
     """A thousand ranks on few processors need longer than one rank has time to answer."""
     started(4)
-    question = Question("test.later", {"turns": 0.4}, seconds=0.9)
+    question = Question("test.later", {"turns": 1.0}, seconds=3)
     question.wait()
     assert question.kinds() == {"answered": [0, 1, 2, 3]}
 
@@ -297,9 +297,9 @@ def test_a_mesh_that_is_stopped_meanwhile() -> None:
 
 def test_one_that_is_left_reports_no_more() -> None:
     started(2)
-    left = Question("test.later", {"seconds": 0.3})
+    left = Question("test.later", {"seconds": 2})
     left.leave()
-    stays = Question("test.later", {"seconds": 0.3})
+    stays = Question("test.later", {"seconds": 2})
     assert said(stays, 2) == ["late"]
     assert not left.done and not left.groups
 
@@ -325,6 +325,7 @@ def test_a_stopped_and_a_busy_rank(tmp_path: Path) -> None:
     pids = stuck.pid.call().get(WAIT).values()
     stuck.slice(n=1).hold_gil.broadcast(str(tmp_path / "inside"))
     wait_until((tmp_path / "inside").exists, WAIT)
+    wait_until(lambda: not answers(1), WAIT, "it has taken the GIL")
     pause(pids[2])
     question = Question("test.parity", stack_suffices=True, seconds=25)
     others = Question("test.parity", stack_suffices=True, seconds=25)
@@ -340,6 +341,13 @@ def test_a_stopped_and_a_busy_rank(tmp_path: Path) -> None:
     (record,) = start_root().registry.running()
     wait_until(lambda: len(record.fates) == 2, WAIT)
     assert record.fates[1].stack.startswith("Fatal Python error: Aborted") and not record.fates[2].stack
+
+
+def answers(rank: int) -> bool:
+    """Whether a rank answers now."""
+    question = Question("test.parity", seconds=0.8)
+    question.wait()
+    return rank in question.kinds().get("answered", [])
 
 
 def asked_of_one_that_holds_its_gil() -> Question:

@@ -21,7 +21,7 @@ _SECONDS = 60
 ALONE = """\
 import os, sys, time
 import meshrt
-print(meshrt.join("solo"), flush=True)
+print(meshrt.join("solo", wait=60), flush=True)
 total = 0
 while not os.path.exists(sys.argv[1]):
     total += 1

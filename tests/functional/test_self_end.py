@@ -323,7 +323,7 @@ def test_what_a_stopped_actor_has_made_has_ended_when_its_stop_returns() -> None
     top, middle, elsewhere = (proc_mesh(n=1) for _ in range(3))
     maker = top.spawn("maker", Maker).get(WAIT)
     made, host = maker.make_maker.call_one(middle, elsewhere).get(WAIT)
-    assert actors_on(elsewhere) == {"there"} and actors_on(middle) == {"below"}
+    wait_until(lambda: actors_on(elsewhere) == {"there"} and actors_on(middle) == {"below"}, WAIT)
     maker.stop()
     assert not os.path.exists(f"/proc/{made}") and os.path.exists(f"/proc/{host}")
     assert actors_on(elsewhere) == actors_on(middle) == set()

@@ -180,7 +180,7 @@ def test_an_owner_handles_it_and_nobody_else_is_told(
 @pytest.mark.row("X3")
 def test_ranks_that_die_together_are_one_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     err = Screen.instead_of("stderr", monkeypatch)
-    monkeypatch.setattr(supervision, "_TOGETHER", 0.5)
+    monkeypatch.setattr(supervision, "_TOGETHER", 3.0)
     owner = proc_mesh(n=1).spawn("owner", Owner, "handle", str(tmp_path / "seen"))
     pids = owner.make.call_one(8).get(WAIT)
     for pid in reversed(pids):
@@ -253,7 +253,8 @@ def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
 def test_what_is_not_handled_is_raised_at_the_scripts_next_wait(
     answer: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "_DECIDE", 0.3)
+    if answer == "block":
+        monkeypatch.setattr(supervision, "_DECIDE", 0.3)
     _, pids, seen = own(tmp_path, answer)
     other = proc_mesh(n=1).spawn("other", Owner, "")
     os.kill(pids[0], signal.SIGKILL)
