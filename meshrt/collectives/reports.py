@@ -13,7 +13,8 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -54,18 +55,20 @@ class DeviceMeshes:
 
     def __init__(self) -> None:
         self.found: DeviceMesh | None = None
-        self._references = self._world = 0
+        self._references = 0
+        self._world: Callable[[], object] = lambda: None
         self._again = 0.0
 
     def look(self) -> DeviceMesh | None:
         """Return the mesh, which is looked for if it is not known; None: there is none."""
         module = sys.modules.get(_MODULE)
         world = getattr(getattr(sys.modules.get(_GROUPS), "_world", None), "default_pg", None)
-        if id(world) != self._world:
+        if world is None or world is not self._world():
             dimension_names.clear()
-            self.found, self._references, self._world = None, 0, id(world)
+            self.found, self._references = None, 0
         if module is None or world is None or self.found is not None or time.monotonic() < self._again:
             return self.found
+        self._world = weakref.ref(world)
         begun = time.monotonic()
         try:
             self._look(module, int(world.size()))

@@ -17,12 +17,7 @@ COMMAND: AnyCommand = Command(
     arguments=(Argument("words", Kind.WORDS, required=True, metavar="SCRIPT|-m MODULE [ARGUMENT ...]"),),
     options=(
         Option(
-            "--min-hosts",
-            "start when so many hosts have joined; others may join later (all)",
-            "",
-            "N",
-            None,
-            convert=_HOSTS,
+            "--min-hosts", "start when so many hosts have joined; others may join later (all)", "", "N", convert=_HOSTS
         ),
         Option("--timeout", "wait so many seconds for hosts (300)", "", "S", default=300.0, convert=seconds),
         Option("--hosts", "how many hosts there are (as the launcher says, or MESHRT_HOSTS)", "", "N", convert=_HOSTS),

@@ -322,7 +322,7 @@ class Agent:
     def _meet(self, name: str, births: list[Birth], log_directory: str) -> None:
         """Have processes join, at the socket of this name."""
 
-        def prepare(birth: Birth) -> tuple[Child, Plumbing] | None:
+        def prepare(birth: Birth) -> tuple[Child, Plumbing]:
             return self._starter.prepare(birth, log_directory, joined=True)
 
         try:

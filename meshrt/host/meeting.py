@@ -69,7 +69,7 @@ class Meeting:
         selector: Its keys' data are called with the events.
         name: Of the socket.
         births: The ranks.
-        prepare: Makes both ends of the plumbing of a rank; None: it cannot, which it has reported.
+        prepare: Makes both ends of the plumbing of a rank. Raises OSError.
         born: ``born(child, pid)``: a process has become a rank.
         later: Calls a function after some seconds.
     Raises:
@@ -81,7 +81,7 @@ class Meeting:
         selector: selectors.BaseSelector,
         name: str,
         births: Iterable[Birth],
-        prepare: Callable[[Birth], tuple[Child, Plumbing] | None],
+        prepare: Callable[[Birth], tuple[Child, Plumbing]],
         born: Callable[[Child, int], None],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
@@ -166,12 +166,15 @@ class Meeting:
         elif guest.child is not None or birth is None:
             which = "each rank" if rank < 0 else f"rank {rank}"
             why = f"{which} has a process already, or is on another host"
-        prepared = self._prepare(birth) if birth is not None and not why else None
-        if prepared is None:
-            guest.sock.sendall(control_frame(Refused(why or "the host agent has no resources for it")))
+        else:
+            try:
+                child, plumbing = self._prepare(birth)
+            except OSError as error:  # it tries again
+                why = f"the host agent has no resources for it: {error.strerror}"
+        if why:
+            guest.sock.sendall(control_frame(Refused(why)))
             self._leave(guest)
             return
-        child, plumbing = prepared
         del self._expected[child.birth.rank]
         guest.child = child
         self._deadlines.drop(guest)

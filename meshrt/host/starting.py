@@ -97,7 +97,7 @@ class Starter:
                     self._waiting.append((birth, log_directory))
 
     def _begin(self, births: Iterable[tuple[Birth, str]]) -> None:
-        prepared = [both for birth in births if (both := self.prepare(*birth)) is not None]
+        prepared = self._prepared(births)
         results = [self._fork(*both) for both in prepared]
         for (child, plumbing), pid in zip(prepared, results, strict=True):
             plumbing.close()
@@ -110,7 +110,7 @@ class Starter:
         self, mesh: str, births: Iterable[Birth], log_directory: str, modules: list[str], env: dict[str, str]
     ) -> None:
         """Have them forked by a process that has imported ``modules``."""
-        prepared = [both for birth in births if (both := self.prepare(birth, log_directory)) is not None]
+        prepared = self._prepared((birth, log_directory) for birth in births)
         for child, _ in prepared:
             self._children[child.address] = child
         if len(prepared) >= _MANY:
@@ -128,8 +128,19 @@ class Starter:
         self._selector.register(zygote.pipe, selectors.EVENT_READ, lambda _events: self._from_zygote(zygote))
         self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
 
-    def prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing] | None:
-        """Return both ends of the plumbing of a rank; None: there is none, which was reported.
+    def _prepared(self, births: Iterable[tuple[Birth, str]]) -> list[tuple[Child, Plumbing]]:
+        """Return those whose plumbing could be made; the others are reported."""
+        prepared = []
+        for birth, log_directory in births:
+            try:
+                prepared.append(self.prepare(birth, log_directory))
+            except OSError as error:
+                hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+                self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")
+        return prepared
+
+    def prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing]:
+        """Return both ends of the plumbing of a rank. Raises OSError, and leaves nothing then.
 
         Args:
             joined: Its process exists.
@@ -140,12 +151,7 @@ class Starter:
         else:
             path = log_path(log_directory, birth.mesh_name, birth.mesh_id, birth.rank)
             log = RankLog(path, self._warn, self.log_space)
-        try:
-            return Child.prepare(birth, log, joined=joined)
-        except OSError as error:
-            hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-            self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")
-            return None
+        return Child.prepare(birth, log, joined=joined)
 
     def _fork(self, child: Child, plumbing: Plumbing) -> int | OSError:
         """Return its pid, or why it has none."""

@@ -44,43 +44,25 @@ R_co = TypeVar("R_co", covariant=True)
 
 @overload
 def gather(
-    first: Future[A1],
-    second: Future[A2],
-    /,
-    *,
-    return_exceptions: Literal[False] = False,
+    first: Future[A1], second: Future[A2], /, *, return_exceptions: Literal[False] = False
 ) -> Future[tuple[A1, A2]]: ...
 
 
 @overload
 def gather(
-    first: Future[A1],
-    second: Future[A2],
-    /,
-    *,
-    return_exceptions: Literal[True],
+    first: Future[A1], second: Future[A2], /, *, return_exceptions: Literal[True]
 ) -> Future[tuple[A1 | BaseException, A2 | BaseException]]: ...
 
 
 @overload
 def gather(
-    first: Future[A1],
-    second: Future[A2],
-    third: Future[A3],
-    /,
-    *,
-    return_exceptions: Literal[False] = False,
+    first: Future[A1], second: Future[A2], third: Future[A3], /, *, return_exceptions: Literal[False] = False
 ) -> Future[tuple[A1, A2, A3]]: ...
 
 
 @overload
 def gather(
-    first: Future[A1],
-    second: Future[A2],
-    third: Future[A3],
-    /,
-    *,
-    return_exceptions: Literal[True],
+    first: Future[A1], second: Future[A2], third: Future[A3], /, *, return_exceptions: Literal[True]
 ) -> Future[tuple[A1 | BaseException, A2 | BaseException, A3 | BaseException]]: ...
 
 
@@ -98,13 +80,7 @@ def gather(
 
 @overload
 def gather(
-    first: Future[A1],
-    second: Future[A2],
-    third: Future[A3],
-    fourth: Future[A4],
-    /,
-    *,
-    return_exceptions: Literal[True],
+    first: Future[A1], second: Future[A2], third: Future[A3], fourth: Future[A4], /, *, return_exceptions: Literal[True]
 ) -> Future[tuple[A1 | BaseException, A2 | BaseException, A3 | BaseException, A4 | BaseException]]: ...
 
 

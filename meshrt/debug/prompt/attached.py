@@ -7,7 +7,7 @@ import queue
 import time
 
 from meshrt.debug.operations import AttachedReport, Cancel, Detach, Send, Snapshot
-from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.client import Client, next_of
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import prompt_of
 from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, is_of_pdb
@@ -203,7 +203,7 @@ class Attached:
         while self.here:
             until = limit if hinted else min(limit, start + HINT_SECONDS)
             try:
-                event = self._client.attached.get(timeout=max(0.0, until - time.monotonic()))
+                event = next_of(self._client.attached, until)
             except queue.Empty:
                 if time.monotonic() < limit:
                     hinted = True
@@ -211,12 +211,8 @@ class Attached:
                     self._say(f"[{self.name} {state}]\n")
                     continue
                 self.pushed_out = True
-                state = (
-                    f"at work on the line (`interrupt {self._actor} ranks({self._rank})` cancels it)"
-                    if self._busy
-                    else "running"
-                )
-                self.leave(f"{self.name} is {state}; its next stop will be announced")
+                work = f"at work on the line (`interrupt {self._actor} ranks({self._rank})` cancels it)"
+                self.leave(f"{self.name} is {work if self._busy else 'running'}; its next stop will be announced")
                 return
             self._take(event)
             if event is None:

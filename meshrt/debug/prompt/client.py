@@ -6,8 +6,10 @@ queues and calls `Client.on_change`; everything else happens on the prompt's thr
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,12 +19,15 @@ from meshrt.debug.operations import Asked, AttachedReport, Count, Greeting, Hell
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Connection, Data, Operation
 
-__all__ = ["Client"]
+__all__ = ["LOOK_SECONDS", "Client", "next_of"]
 
 A = TypeVar("A", bound=Data)
+T = TypeVar("T")
 
 #: Limit for the first answer. It is long so that an overloaded machine does not force the user to try again.
 _GREETING_SECONDS = 60.0
+#: Most seconds of one wait of the main thread (`next_of`).
+LOOK_SECONDS = 0.2
 
 
 class Client:
@@ -167,3 +172,19 @@ class Client:
             for reports in self._jobs.values():
                 reports.put(None)
         self.on_change()
+
+
+def next_of(reports: queue.SimpleQueue[T], until: float) -> T:
+    """Take the next one from a queue. For the main thread, which Ctrl-C interrupts.
+
+    A signal that comes just before a wait begins does not end that wait, and is seen behind it: so no wait is long.
+
+    Args:
+        until: When the wait is over (monotonic).
+    Raises:
+        queue.Empty: None has come until then.
+    """
+    while (left := until - time.monotonic()) > LOOK_SECONDS:
+        with contextlib.suppress(queue.Empty):
+            return reports.get(timeout=LOOK_SECONDS)
+    return reports.get(timeout=max(0.0, left))

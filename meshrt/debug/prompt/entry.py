@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from meshrt.commandline.command import Arguments
 from meshrt.commandline.table import Invocation
 from meshrt.debug.operations import Breaks
-from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.client import LOOK_SECONDS, Client
 from meshrt.debug.prompt.context import Prompt
 from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.repl import LEAVING, Repl
@@ -293,12 +293,12 @@ def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> N
         left = None if timeout is None else begin + timeout - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError(f"no rank has stopped within {timeout:g} s")
-        changed.wait(left)
+        changed.wait(LOOK_SECONDS if left is None else min(left, LOOK_SECONDS))
         changed.clear()
     stopped_ranks.seen = True
     if not interactive:
         while not (client.closed() or stopped_ranks.over()):
-            changed.wait()
+            changed.wait(LOOK_SECONDS)
             changed.clear()
         return
     client.stops = told

@@ -18,7 +18,7 @@ from meshrt.commandline.table import COMMANDS, Invocation
 from meshrt.debug.operations import Complete, JobReport, Leave, Snapshot
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.attached import Attached
-from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.client import Client, next_of
 from meshrt.debug.prompt.context import Prompt
 from meshrt.debug.prompt.lines import is_for_the_mesh, parse_line, rank_words
 from meshrt.debug.prompt.terminal import Terminal, Woken
@@ -281,7 +281,7 @@ class Repl:
             while not answers.done:
                 limit = start + (ANSWER_SECONDS if hinted else HINT_SECONDS)
                 try:
-                    report = reports.get(timeout=max(0.0, limit - time.monotonic()))
+                    report = next_of(reports, limit)
                 except queue.Empty:
                     if hinted:
                         break

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import queue
+import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
 
 from meshrt.debug.operations import AttachedReport, Count, Detach, JobReport, Notice, Send, Sent
-from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.client import LOOK_SECONDS, Client, next_of
 from meshrt.errors import ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Data, Operation, Report, body_of
@@ -118,3 +121,31 @@ def test_the_end_of_the_program_ends_every_wait(client: Client, connection: Fake
     client.close()
     assert client.closed()
     assert (before.get_nowait(), client.reports(4).get_nowait(), client.attached.get_nowait()) == (None, None, None)
+
+
+def test_ctrl_c_that_comes_just_before_a_wait_begins_ends_it() -> None:
+    """Such a signal is noted, and wakes nobody: so does `interrupt_main`."""
+    reports, seen, late = queue.SimpleQueue[str](), threading.Event(), list[str]()
+
+    def interrupt() -> None:
+        time.sleep(LOOK_SECONDS)  # it may come before the wait, within it, or between two of its parts
+        _thread.interrupt_main()
+        if not seen.wait(20):
+            late.append("it was not seen")
+            reports.put("an answer")
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        next_of(reports, time.monotonic() + 60)
+    seen.set()
+    thread.join()
+    assert not late
+
+
+def test_what_has_come_is_taken_also_when_the_wait_is_over() -> None:
+    reports = queue.SimpleQueue[str]()
+    with pytest.raises(queue.Empty):
+        next_of(reports, time.monotonic() + 2 * LOOK_SECONDS)
+    reports.put("an answer")
+    assert next_of(reports, 0.0) == "an answer"
