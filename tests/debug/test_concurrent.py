@@ -10,6 +10,7 @@ from meshrt import ActorError, ActorMesh, proc_mesh
 from tests.debug.actors import Debugee
 from tests.debug.harness import attached, person
 from tests.debug.turns import Turns, line_of
+from tests.support.waiting import wait_until
 
 WAIT = 20
 
@@ -60,8 +61,7 @@ def test_where_shows_every_call_and_interrupt_the_oldest() -> None:
     turns = spawn(gpus=2)
     waiting = [turns.plain.call(number) for number in (1, 2)]
     with person() as me:
-        shown = me.until("where turns", f"turns.py:{line_of('plain')}")
-        assert shown.count(f"turns.py:{line_of('plain')}") == 2
+        wait_until(lambda: me("where turns").count(f"turns.py:{line_of('plain')}") == 2, WAIT)
         me.until("list blocked", "(plain)")
         assert f"({line_of('plain')})plain()" in me("interrupt turns ranks(:)")
         assert me("cast turns ranks(:) p number") == "[0-1] 1\n"

@@ -306,14 +306,15 @@ def test_prompts_within_a_prompt() -> None:
 
 
 def test_a_slow_command_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshrt.debug.prompt.repl.HINT_SECONDS", 0.2)
-    monkeypatch.setattr("meshrt.debug.prompt.repl.ANSWER_SECONDS", 0.5)
     monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.5)
     mesh = spawn(gpus=4)
     result = mesh.work.call()
     with person() as me:
         me.wait("debugee")
-        answer = me("cast debugee ranks(:) import time; time.sleep(2 if rank in (1, 2) else 0)")
+        with monkeypatch.context() as patch:
+            patch.setattr("meshrt.debug.prompt.repl.HINT_SECONDS", 2.0)
+            patch.setattr("meshrt.debug.prompt.repl.ANSWER_SECONDS", 2.5)
+            answer = me("cast debugee ranks(:) import time; time.sleep(12 if rank in (1, 2) else 0)")
         assert "2/4 answered, waiting for 1-2; Ctrl-C ends the wait" in answer
         assert not me.ok
         answer = me("cast debugee ranks(:) p 5")
@@ -341,11 +342,11 @@ def test_deadlines_stand_still_while_a_rank_is_stopped() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()
     got: list[Any] = []
-    waiting = threading.Thread(target=lambda: got.append(result.get(0.3)))
+    waiting = threading.Thread(target=lambda: got.append(result.get(3)))
     with person() as me:
         me.wait("debugee")
         waiting.start()
-        assert "no actor 'nobody'" in me("wait nobody 0.8")  # takes longer than the time-out
+        assert "no actor 'nobody'" in me("wait nobody 4")  # takes longer than the time-out
         assert waiting.is_alive()
         me("continue")
     waiting.join(WAIT)

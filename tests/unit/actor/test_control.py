@@ -347,7 +347,7 @@ def test_a_thread_of_the_user_waits_for_an_agent_that_does_not_read(rank: Rank) 
     told = rank.told(sent)
     sender.join(10)
     assert [message["id"] for message in told] == list(range(sent)) and not sender.is_alive()
-    assert link.backlog_bytes == 0
+    wait_until(lambda: link.backlog_bytes == 0)
 
 
 def test_numbers_that_user_code_has_for_its_own_files_are_left_alone(rank: Rank, tmp_path: Path) -> None:

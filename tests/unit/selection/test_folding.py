@@ -102,11 +102,11 @@ def test_group_by_value_folds_nan_and_keeps_uncomparable_apart() -> None:
 def test_thousands_of_ranks_fold_at_once() -> None:
     mesh = Shape.from_extent({"hosts": 1024, "gpus": 8})
     scattered = [rank for rank in range(8192) if rank % 7 and rank % 5]
-    started = time.perf_counter()
+    started = time.process_time()
     assert parse_folded(fold_ranks(scattered)) == tuple(scattered)
     assert fold_coordinates(range(3, 8192, 8), mesh) == "hosts=*, gpus=3"
     assert len(group_by_value((rank, rank % 3) for rank in range(8192))) == 3
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_numbers_of_things() -> None:

@@ -163,6 +163,6 @@ def test_as_range(ndslice: Slice, expected: range | None) -> None:
 
 def test_index_does_not_enumerate() -> None:
     huge = Slice(offset=0, sizes=(1 << 20, 1 << 20), strides=(1 << 21, 2))
-    started = time.perf_counter()
+    started = time.process_time()
     assert huge.index((5 << 21) + 6) == (5 << 20) + 3
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
