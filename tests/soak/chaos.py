@@ -6,6 +6,7 @@ import collections
 import heapq
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -86,7 +87,7 @@ class Clients:
         code = client.returncode
         self.ended["killed" if code == -signal.SIGKILL else f"exit code {code}"] += 1
         text = _tail(output)
-        if code != -signal.SIGKILL and (code not in _DOCUMENTED or "Traceback" in text):
+        if code != -signal.SIGKILL and (code not in _DOCUMENTED or re.search("^Traceback", text, re.MULTILINE)):
             self._find(f"`{words}` has ended with {code}; it printed:\n{text}")
         self._forget(client)
 

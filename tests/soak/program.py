@@ -244,6 +244,7 @@ def be_steady(journal: Journal, seed: int) -> None:
 
 def main(path: str, seed: str) -> None:
     faulthandler.register(signal.SIGQUIT)  # for what does not end
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what runs in the background ignore it
     journal = Journal()
     meshrt.unhandled_fault_hook = lambda failure: journal.count("failure of a mesh")
     threading.Thread(target=report, args=(journal, Path(path)), daemon=True).start()
