@@ -325,7 +325,7 @@ def test_a_stopped_and_a_busy_rank(tmp_path: Path) -> None:
     pids = stuck.pid.call().get(WAIT).values()
     stuck.slice(n=1).hold_gil.broadcast(str(tmp_path / "inside"))
     wait_until((tmp_path / "inside").exists, WAIT)
-    wait_until(lambda: not answers(1), WAIT, "it has taken the GIL")
+    wait_until(lambda: 1 not in asked().kinds().get("answered", []), WAIT, "it has taken the GIL")
     pause(pids[2])
     question = Question("test.parity", stack_suffices=True, seconds=25)
     others = Question("test.parity", stack_suffices=True, seconds=25)
@@ -343,21 +343,19 @@ def test_a_stopped_and_a_busy_rank(tmp_path: Path) -> None:
     assert record.fates[1].stack.startswith("Fatal Python error: Aborted") and not record.fates[2].stack
 
 
-def answers(rank: int) -> bool:
-    """Whether a rank answers now."""
+def asked() -> Question:
+    """Ask all ranks, for a short time."""
     question = Question("test.parity", seconds=0.8)
     question.wait()
-    return rank in question.kinds().get("answered", [])
+    return question
 
 
 def asked_of_one_that_holds_its_gil() -> Question:
     """Ask until rank 0 does not answer: it may be about to take the GIL for good."""
-    while True:
-        question = Question("test.parity", seconds=0.8)
-        question.wait()
-        if question.kinds() != {"answered": [0, 1]}:
-            assert question.kinds() == {"answered": [1], "silent": [0]}
-            return question
+    while (question := asked()).kinds() == {"answered": [0, 1]}:
+        pass
+    assert question.kinds() == {"answered": [1], "silent": [0]}
+    return question
 
 
 def test_a_busy_rank_may_still_answer(tmp_path: Path) -> None:

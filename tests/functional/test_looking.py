@@ -191,10 +191,10 @@ def test_a_stopped_process_has_one_word_in_every_tool() -> None:
         with paused(mesh.pids[1]):
             # The kernel tells of it before any question times out.
             stopped = [("idle", ""), ("not-answering", silence("stopped"))]
-            wait_until(lambda: seen() == [stopped, stopped], WAIT)
+            assert seen() == [stopped, stopped]
             # Its agent reports it when it has asked the rank.
             wait_until(lambda: listed() == stopped, WAIT)
-            wait_until(lambda: seen() == [stopped, stopped], WAIT)
+            assert seen() == [stopped, stopped]
     finally:
         connection.close()
 
