@@ -74,8 +74,10 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
     for attempt in range(max_restarts + 1):
         spec = _spec(sizes, run_id, attempt, max_restarts)
         with start_mesh(spec, Hosts()) as mesh:
+            main = mesh.spawn(ACTOR, Main, rank=True)
+            main.initialized.get()  # from here on a signal interrupts the script, or nothing
             try:
-                mesh.spawn(ACTOR, Main).run.call(words).get()
+                main.run.call(words).get()
                 return
             except KeyboardInterrupt as error:
                 _pass_on(ended_by[0], mesh, error)

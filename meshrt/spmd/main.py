@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from meshrt.actor.exiting import ignore_interrupt
 from meshrt.engine.launch.script import Script
 from meshrt.transport.process import current_runtime, has_runtime
 
@@ -24,7 +27,15 @@ _EXITS = 0.2
 
 
 class Main(Actor):
-    """A script, which runs once."""
+    """A script, which runs once.
+
+    Args:
+        rank: This process is a rank of the program, which SIGINT interrupts in the script alone; it has joined else.
+    """
+
+    def __init__(self, *, rank: bool = False) -> None:
+        if rank:
+            signal.signal(signal.SIGINT, ignore_interrupt)
 
     @endpoint
     def run(self, words: Sequence[str]) -> None:
@@ -35,7 +46,8 @@ class Main(Actor):
             KeyboardInterrupt: It was interrupted, and not as the mesh is being stopped.
         """
         try:
-            Script(words).execute()
+            with _interruptible():
+                Script(words).execute()
         except SystemExit as end:
             if end.code not in (None, 0) and not _is_stopped(_EXITS):
                 raise
@@ -46,6 +58,17 @@ class Main(Actor):
             bdb = sys.modules.get("bdb")
             if bdb is None or not isinstance(error, bdb.BdbQuit) or not _is_stopped(0.0):  # at a prompt
                 raise
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Give the script the handler of SIGINT that scripts have; one of its own stays."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, before)
 
 
 def _is_stopped(seconds: float) -> bool:

@@ -237,6 +237,33 @@ def test_a_signal_reaches_the_script_on_all_ranks(tmp_path: Path, number: signal
     wait_until(lambda: not marked_processes())
 
 
+INTERRUPTED = """
+from meshrt.actor.control import ControlThread
+settle = ControlThread.settle
+def interrupted(self, seconds):
+    os.kill(os.getpid(), signal.SIGINT)
+    settle(self, seconds)
+ControlThread.settle = interrupted
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_behind_the_script_has_no_effect(tmp_path: Path) -> None:
+    ended = run(script(tmp_path, TRAIN + INTERRUPTED), "pass")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: Path) -> None:
+    code = TRAIN + "import threading\nthreading.Thread(target=time.sleep, args=(600,)).start()\nprint('over', flush=True)"
+    with running("-n", "2", script(tmp_path, code), "pass") as program:
+        assert program.stdout is not None
+        assert [program.stdout.readline() for _ in range(2)] == ["over\n"] * 2
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+    assert program.returncode == -signal.SIGINT and "FAILED" not in err and "Error" not in err, err
+
+
 @pytest.mark.slow
 def test_the_end_of_ranks_that_are_at_a_breakpoint_is_no_failure(tmp_path: Path) -> None:
     with running("-n", "2", script(tmp_path, TRAIN + "else: breakpoint()\n"), "breakpoint()") as program:
