@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import gc
 import io
-import signal
 import sys
 import threading
 import types
@@ -25,10 +24,11 @@ from typing import TypeGuard
 
 from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.endpoint import forget_endpoints
+from meshrt.actor.held_interrupts import interruptible
 from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.wire.codec import text_of
 
-__all__ = ["InterpreterExit", "ignore_interrupt", "note_modules"]
+__all__ = ["InterpreterExit", "note_modules"]
 
 _IO = io.IOBase.__mro__[1]  # the base of all files, that of Python's library and those of users: no ABC, which is slow
 
@@ -47,15 +47,8 @@ def note_modules() -> None:
     _of_agent = frozenset(name for name, module in every if not _is_module_of_user(module))
 
 
-def ignore_interrupt(_number: int, _frame: types.FrameType | None) -> None:
-    """Handle SIGINT where a script does not run yet, or any more: only the runtime could be interrupted."""
-
-
 class InterpreterExit:
-    """Runs once, on the main thread. A `StopInterrupt` there ends the step that runs, not those behind it.
-
-    So does SIGINT, also in the rank of a script, which has ended: of that, this is the last part.
-    """
+    """Runs once, on the main thread. A `StopInterrupt`, or SIGINT, ends the step that runs, not those behind it."""
 
     def __init__(self) -> None:
         #: The step that runs; "": none does.
@@ -86,18 +79,18 @@ class InterpreterExit:
             ("the end of modules (__del__)", _end_modules),
             ("the writing of open files", _flush_files),
         ]
-        if signal.getsignal(signal.SIGINT) is ignore_interrupt:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         for self._step, function in steps if whole else steps[1:3]:
             try:
-                function()
+                with interruptible():
+                    function()
             except StopInterrupt:
                 pass  # it was reported by its name when the grace was over
+            except KeyboardInterrupt:
+                if self._step != "threads" or _others():
+                    print(f"meshrt: interrupted at the exit of this rank: {self.running()[0]}", file=sys.stderr)
             except BaseException as error:  # the steps behind it are to run all the same
                 print(f"meshrt: {self._step} at the exit of this rank: {text_of(error)}", file=sys.stderr)
         self._step = ""
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, ignore_interrupt)
 
 
 def _others() -> list[threading.Thread]:

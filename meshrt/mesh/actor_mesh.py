@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import random
 from collections.abc import Callable, Generator, Iterable
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, ParamSpec, Self, TypeVar,
 
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
 from meshrt.errors import UsageError
-from meshrt.mesh.block import Block
+from meshrt.mesh.block import Block, check_grace
 from meshrt.mesh.by_rank import arguments_by_rank, first_block, send_block
 from meshrt.mesh.call import MeshCall, OneCall, StreamCall
 from meshrt.mesh.future import Future
@@ -257,8 +256,8 @@ class ActorMesh(Block, MeshTrait, Generic[A]):
         Raises:
             UsageError: The grace is invalid; the actor belongs to another program.
         """
-        if grace is not None and not 0 <= grace < math.inf:
-            raise UsageError(f"grace={grace!r}: expected a finite number of seconds, 0 or more")
+        if grace is not None:
+            check_grace(grace)
         future = send_stop(self._target, grace=grace)
         if not on_event_loop():
             future.get()

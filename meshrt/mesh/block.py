@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Self
 
 from meshrt.actor.errors import why_ended
+from meshrt.errors import UsageError
 from meshrt.mesh.future import Future
 
-__all__ = ["Block"]
+__all__ = ["Block", "check_grace"]
 
 
 class Block(ABC):
@@ -46,6 +48,12 @@ class Block(ABC):
         finally:
             for future in self._begin_end(_grace(error), why_ended(error)):
                 await future
+
+
+def check_grace(grace: float) -> None:
+    """Raises UsageError if it is no time that an end could wait."""
+    if not 0 <= grace < math.inf:
+        raise UsageError(f"grace={grace!r}: expected a finite number of seconds, 0 or more")
 
 
 def _grace(error: BaseException | None) -> float:

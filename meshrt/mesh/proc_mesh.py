@@ -14,7 +14,7 @@ from meshrt.actor.context import current_call
 from meshrt.actor.replacing import replacement_of
 from meshrt.errors import UsageError
 from meshrt.mesh.actor_mesh import ActorMesh
-from meshrt.mesh.block import Block
+from meshrt.mesh.block import Block, check_grace
 from meshrt.mesh.default_engine import default_engine
 from meshrt.mesh.engine import engine_of
 from meshrt.mesh.environment import EnvOption
@@ -189,6 +189,7 @@ class HostMesh(Block, MeshTrait):
 
         Returns a future; off an event loop it has been waited for already.
         """
+        check_grace(grace)
         try:
             self._tell_failed(sys.exc_info()[1])
         finally:
@@ -370,8 +371,9 @@ class ProcMesh(Block, MeshTrait):
         the failure behind the current error is collected first, as a block does: for about a second at most.
 
         Raises:
-            UsageError: This process does not own the mesh, or this is a slice of it.
+            UsageError: The grace is invalid; this process does not own the mesh, or this is a slice of it.
         """
+        check_grace(grace)
         try:
             self._tell_failed(sys.exc_info()[1])
         finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from meshrt.actor.errors import why_ended
 from meshrt.errors import ShutdownError, one_line
+from meshrt.mesh.block import check_grace
 from meshrt.mesh.status import die_by
 from meshrt.wire.codec import text_of
 
@@ -61,7 +62,10 @@ def shutdown_context(grace: float = 5.0) -> None:
 
     Args:
         grace: Seconds that the ranks may take to finish what was sent to them.
+    Raises:
+        UsageError: The grace is invalid.
     """
+    check_grace(grace)
     _shutdown(grace, "")
 
 

@@ -40,6 +40,8 @@ __all__ = ["run"]
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 #: Seconds for what the script does then: a checkpoint, say.
 _GRACE = 30.0
+#: Seconds for the exit of a script that has ended: its threads and functions of `atexit` take as long as they do.
+_EXIT = 1e9
 #: Seconds after which it is said that this is waited for; of other signals than Ctrl-C it is said at once.
 _TOLD = 1.0
 
@@ -78,6 +80,7 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
             main.initialized.get()  # from here on a signal interrupts the script, or nothing
             try:
                 main.run.call(words).get()
+                mesh._begin_stop(_EXIT).get()
                 return
             except KeyboardInterrupt as error:
                 _pass_on(ended_by[0], mesh, error)
@@ -96,6 +99,7 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
 def _pass_on(number: signal.Signals, mesh: ProcMesh, error: KeyboardInterrupt) -> None:
     """Have the script end on all ranks, as a signal was to end this process."""
     mesh._tell_failed(error)  # where its ranks are, before they end
+    exits = mesh._stopped is not None  # with `_EXIT`, which this does not make shorter
     stopped = mesh._begin_stop(_GRACE)
     for pid in filter(None, (about(mesh._mesh_id, rank)[1] for rank in mesh._own_shape.ndslice)):
         with contextlib.suppress(ProcessLookupError):  # it has ended
@@ -105,7 +109,9 @@ def _pass_on(number: signal.Signals, mesh: ProcMesh, error: KeyboardInterrupt) -
     except CallTimeout:
         said = f"the script has {_GRACE:g} s to end after {number.name}; a second signal ends it at once"
         print(f"meshrt: {said}", file=sys.stderr, flush=True)
-        stopped.get()
+        with contextlib.suppress(CallTimeout):
+            stopped.get(_GRACE if exits else None)
+        mesh._begin_stop(0.0).get()
 
 
 def _spec(sizes: dict[str, int], run_id: str, attempt: int, max_restarts: int) -> MeshSpec:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from meshrt.actor.exiting import ignore_interrupt
+from meshrt.actor.held_interrupts import hold_interrupts, interruptible
 from meshrt.engine.launch.script import Script
 from meshrt.transport.process import current_runtime, has_runtime
 
@@ -30,12 +28,12 @@ class Main(Actor):
     """A script, which runs once.
 
     Args:
-        rank: This process is a rank of the program, which SIGINT interrupts in the script alone; it has joined else.
+        rank: This process is a rank of the program; else it has joined, and its signals are its own.
     """
 
     def __init__(self, *, rank: bool = False) -> None:
         if rank:
-            signal.signal(signal.SIGINT, ignore_interrupt)
+            hold_interrupts()
 
     @endpoint
     def run(self, words: Sequence[str]) -> None:
@@ -46,7 +44,7 @@ class Main(Actor):
             KeyboardInterrupt: It was interrupted, and not as the mesh is being stopped.
         """
         try:
-            with _interruptible():
+            with interruptible():
                 Script(words).execute()
         except SystemExit as end:
             if end.code not in (None, 0) and not _is_stopped(_EXITS):
@@ -58,17 +56,6 @@ class Main(Actor):
             bdb = sys.modules.get("bdb")
             if bdb is None or not isinstance(error, bdb.BdbQuit) or not _is_stopped(0.0):  # at a prompt
                 raise
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Give the script the handler of SIGINT that scripts have; one of its own stays."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, before)
 
 
 def _is_stopped(seconds: float) -> bool:

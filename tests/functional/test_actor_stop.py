@@ -19,6 +19,8 @@ from meshrt import (
     concurrent_endpoint,
     endpoint,
     proc_mesh,
+    shutdown_context,
+    this_host,
 )
 
 pytestmark = pytest.mark.one_program
@@ -186,7 +188,11 @@ def test_what_cannot_be_interrupted_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("grace", [-1, float("nan"), float("inf")])
 def test_a_grace_that_is_none_is_refused(grace: float, tmp_path: Path) -> None:
-    sleeper = proc_mesh(n=1).spawn("sleeper", Sleeper, tmp_path / "notes")
+    mesh = proc_mesh(n=1)
+    sleeper = mesh.spawn("sleeper", Sleeper, tmp_path / "notes")
     with pytest.raises(UsageError, match=r"grace=.*: expected a finite number of seconds, 0 or more"):
         sleeper.stop(grace=grace)
+    for end in (mesh.stop, this_host().stop, shutdown_context):
+        with pytest.raises(UsageError, match=r"grace=.*: expected a finite number of seconds, 0 or more"):
+            end(grace=grace)
     assert sleeper.ready.call_one().get(WAIT) == "ready"

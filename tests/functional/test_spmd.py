@@ -254,14 +254,24 @@ def test_a_signal_behind_the_script_has_no_effect(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_threads_of_a_script_that_has_ended_are_waited_for(tmp_path: Path) -> None:
+    """For longer than the five seconds that an actor has."""
+    late = "import threading\nthreading.Thread(target=lambda: (time.sleep(7), print('late', flush=True))).start()\n"
+    ended = run(script(tmp_path, TRAIN + late), "pass")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "late\nlate\n", "")
+
+
+@pytest.mark.slow
 def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: Path) -> None:
-    code = TRAIN + "import threading\nthreading.Thread(target=time.sleep, args=(600,)).start()\nprint('over', flush=True)"
+    thread = "import threading\nthreading.Thread(target=time.sleep, args=(600,)).start()\n"
+    code = TRAIN + thread + "print('over', flush=True)"
     with running("-n", "2", script(tmp_path, code), "pass") as program:
         assert program.stdout is not None
         assert [program.stdout.readline() for _ in range(2)] == ["over\n"] * 2
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
-    assert program.returncode == -signal.SIGINT and "FAILED" not in err and "Error" not in err, err
+    assert program.returncode == -signal.SIGINT and "FAILED" not in err and "cut off" not in err, err
+    assert err.count("interrupted at the exit of this rank: thread 'Thread-1 (sleep)', which is not a daemon") == 2, err
 
 
 @pytest.mark.slow
@@ -272,6 +282,7 @@ def test_the_end_of_ranks_that_are_at_a_breakpoint_is_no_failure(tmp_path: Path)
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
     assert program.returncode == -signal.SIGINT and "stopped at" in told and "FAILED" not in err, err
+    assert "cut off" not in err, err
 
 
 @pytest.mark.slow

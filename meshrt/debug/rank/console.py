@@ -90,6 +90,8 @@ class Console:
         self._last_flush = time.monotonic()
         self._unfinished = False
         self._lines: queue.SimpleQueue[str | Released | None] = queue.SimpleQueue()
+        #: The last one that is to be raised, and the one that is being raised.
+        self._requested: Released | None = None
         self._released: Released | None = None
         #: The prompt has to end as soon as the code that runs at it can be ended.
         self.released = False
@@ -131,10 +133,13 @@ class Console:
         Raises:
             Released: The prompt has to end.
         """
+        if self._requested is not None and self._lines.empty():
+            self._released = self._requested  # KeyboardInterrupt came as it was taken from there
         if self._released is None:
             text, newline, prompt = self.take().rpartition("\n")
             self._prompted(text + newline, prompt)
-            item = self._lines.get()
+            while isinstance(item := self._lines.get(), Released) and item is not self._requested:
+                pass  # it was carried out, or another one came behind it
             if isinstance(item, Released):
                 self._released = item
             else:
@@ -151,14 +156,17 @@ class Console:
     def release(self, *, closing: bool) -> None:
         """End the prompt and everything that runs in it, at any depth. Any thread."""
         self.released = True
-        self._lines.put(Released(closing=closing))
+        before = self._requested
+        self._requested = Released(closing=closing or (before is not None and before.closing))
+        self._lines.put(self._requested)
         cancel = self.cancel
         if cancel is not None:
             cancel()
 
     def rearm(self) -> None:
         """Prepare for the next stop, after a release was carried out."""
-        self.released = False
+        if self._released is self._requested:
+            self.released, self._requested = False, None
         self._released = None
 
 

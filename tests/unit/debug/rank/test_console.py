@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import queue
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from meshrt.debug.rank.console import catch_streams, displayed, routed
+from meshrt.debug.rank.console import Console, Released, catch_streams, displayed, routed
 from tests.unit.debug.fakes import FakeRank
 
 
@@ -258,3 +259,39 @@ def test_each_thread_shows_its_own_values() -> None:
     thread.join(10)
     assert (here, there) == ([1], [2])
     assert sys.displayhook is before
+
+
+class Interrupted(queue.SimpleQueue[Any]):
+    """Ctrl-C comes as the first item has been taken."""
+
+    come = False
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        item = super().get(block, timeout)
+        if not self.come:
+            self.come = True
+            raise KeyboardInterrupt
+        return item
+
+
+def test_a_prompt_that_is_to_end_does_so_although_ctrl_c_comes_at_that_moment() -> None:
+    console = Console(lambda _text, _prompt: None, lambda _text: None)
+    console._lines = Interrupted()
+    console.release(closing=True)
+    with pytest.raises(KeyboardInterrupt):
+        console.readline()
+    with pytest.raises(Released) as released:
+        console.readline()
+    assert released.value.closing
+
+
+def test_a_prompt_that_is_to_end_twice_ends_once() -> None:
+    console = Console(lambda _text, _prompt: None, lambda _text: None)
+    for closing in (True, False):
+        console.release(closing=closing)
+    with pytest.raises(Released) as released:
+        console.readline()
+    assert released.value.closing and console.released
+    console.rearm()
+    console.feed("n")
+    assert console.readline() == "n\n" and not console.released
