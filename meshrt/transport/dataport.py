@@ -62,7 +62,7 @@ class DataPort:
         self._give = give
         #: Those that have not said what they want, the oldest first, and when they were accepted (monotonic).
         self._silent: dict[socket.socket, tuple[PrefaceReader, float]] = {}
-        self._deadlines: Deadlines[socket.socket] = Deadlines(later, self._expired)
+        self._deadlines: Deadlines[socket.socket] = Deadlines(later, self._refuse)
         self._acceptor = Acceptor(
             readers, listener, "a peer on another machine", self._accepted, later, admits=lambda _sock: True
         )
@@ -104,19 +104,12 @@ class DataPort:
 
     def _forget(self, sock: socket.socket) -> None:
         self._deadlines.drop(sock)
-        self._remove(sock)
+        del self._silent[sock]
+        self._readers.remove_reader(sock)
 
     def _refuse(self, sock: socket.socket) -> None:
         self._forget(sock)
         sock.close()
-
-    def _expired(self, sock: socket.socket) -> None:
-        self._remove(sock)
-        sock.close()
-
-    def _remove(self, sock: socket.socket) -> None:
-        del self._silent[sock]
-        self._readers.remove_reader(sock)
 
 
 def listen(port: int = 0) -> tuple[socket.socket, tuple[Port, ...]]:

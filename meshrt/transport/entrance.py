@@ -91,7 +91,7 @@ class Entrance(Generic[C]):
         self._refuses = refuses
         #: Those that are not let in yet, the oldest first, and when they were accepted (monotonic).
         self._unproved: dict[C, tuple[ServerHandshake, float]] = {}
-        self._deadlines: Deadlines[C] = Deadlines(later, self._expired)
+        self._deadlines: Deadlines[C] = Deadlines(later, self._refuse)
         self._acceptor = None if listener is None else Acceptor(readers, listener, peer, _plain(self.admit), later)
 
     def open(self) -> None:
@@ -193,13 +193,6 @@ class Entrance(Generic[C]):
 
     def _forget(self, sock: C) -> None:
         self._deadlines.drop(sock)
-        self._remove(sock)
-
-    def _expired(self, sock: C) -> None:
-        self._remove(sock)
-        sock.close()
-
-    def _remove(self, sock: C) -> None:
         del self._unproved[sock]
         self._readers.remove_reader(sock)
 
