@@ -199,13 +199,13 @@ class _Several(WeakFuture[T]):
 
 
 class _Counted(_Several[T]):
-    """Done when so many of its parts are done."""
+    """Done when so many of its parts are done; None: all of them."""
 
     __slots__ = ("_left", "_mutex")
 
-    def __init__(self, parts: Sequence[AnyFuture], count: int) -> None:
+    def __init__(self, parts: Sequence[AnyFuture], count: int | None = None) -> None:
         super().__init__(parts)
-        self._left = count
+        self._left = len(parts) if count is None else count
         self._mutex = threading.Lock()
         _call_each(parts, weakref.WeakMethod(self._one_done))
 
@@ -245,9 +245,6 @@ class _Gathered(_Counted[tuple[Any, ...]]):
     """The values of all parts."""
 
     __slots__ = ()
-
-    def __init__(self, parts: Sequence[AnyFuture]) -> None:
-        super().__init__(parts, len(parts))
 
     def _is_enough(self, part: AnyFuture) -> bool:
         return part.failing
@@ -314,9 +311,6 @@ class _AllDone(_Counted[None]):
     """Nothing, or the first error in the order of the parts."""
 
     __slots__ = ()
-
-    def __init__(self, parts: Sequence[AnyFuture]) -> None:
-        super().__init__(parts, len(parts))
 
     @property
     def failing(self) -> bool:
