@@ -5,6 +5,7 @@ A rank: ``asked -> born -> gone``. All methods may be called from any thread.
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 from collections.abc import Callable, Container, Mapping
@@ -124,7 +125,7 @@ class Registry:
             record.fates[rank] = fate
             record.silent.pop(rank, None)
             born = record.born_callbacks.pop(rank, [])
-            return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
+            return [*born, *(functools.partial(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
 
     def restarted(self, mesh_id: str, rank: int, fate: Fate, actors: Container[str]) -> list[Callable[[], None]]:
         """The rank has ended, and is about to be started again with some actors. Returns the callbacks to run."""
@@ -137,8 +138,8 @@ class Registry:
                 actor.restarted(rank, again=name in actors)
             waiting = record.restart_callbacks.pop(rank, [])
             born = record.born_callbacks.setdefault(rank, [])
-            born += [_bind_restart(callback, incarnation, fate) for actor, callback in waiting if actor in actors]
-            return [_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, [])]
+            born += [functools.partial(callback, incarnation, fate) for actor, callback in waiting if actor in actors]
+            return [functools.partial(callback, fate) for callback in record.gone_callbacks.pop(rank, [])]
 
     def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """Call back with its incarnation, and how the one before has ended, when the rank was started again, once.
@@ -309,11 +310,3 @@ def _described(record: MeshRecord) -> MeshFacts:
         stopping=record.stopped_at,
         over=record.over_at,
     )
-
-
-def _bind_restart(callback: Callable[[int, Fate], None], incarnation: int, fate: Fate) -> Callable[[], None]:
-    return lambda: callback(incarnation, fate)
-
-
-def _bind(callback: Callable[[Fate], None], fate: Fate) -> Callable[[], None]:
-    return lambda: callback(fate)
