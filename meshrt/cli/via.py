@@ -186,17 +186,14 @@ class _Way:
 
     def run(self, words: Sequence[str]) -> int:
         """Run a command of meshrt there; returns its exit code."""
-        tunnel = self.tunnel()
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        try:
+        with contextlib.closing(self.tunnel()) as tunnel:
             tunnel.tell(Run([*words], columns))
             sys.stdout.flush()
             while data := tunnel.stdout.read(1 << 16):
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
             return tunnel.process.wait()
-        finally:
-            tunnel.close()
 
     def close(self) -> None:
         """End all of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -68,11 +69,8 @@ def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], A], seco
 
 def _asked(program: Program, ask: Callable[[ToolConnection], A]) -> Found[A]:
     try:
-        connection = connect(program)
-        try:
+        with contextlib.closing(connect(program)) as connection:
             return Found(program, ask(connection))
-        finally:
-            connection.close()
     except MeshError as error:
         return Found(program, why=str(error), refused=True)
     except OSError as error:  # TimeoutError included

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from meshrt.errors import UsageError
@@ -58,11 +59,8 @@ def memory(
         milliseconds=None if exact else milliseconds,
         references="" if references else None,
     )
-    connection = connect(program)
-    try:
+    with contextlib.closing(connect(program)) as connection:
         return plain(ask(connection, look))
-    finally:
-        connection.close()
 
 
 def ask(connection: Connection, look: LookAtMemory) -> Document:

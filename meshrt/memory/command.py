@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 import sys
@@ -148,7 +149,7 @@ def show(arguments: Arguments) -> int:
     program = choose(run, how="meshrt memory RUN", asks=given["format"] != "json", ranks=True)
     with telling_slow(program):
         connection = connect(program)
-    try:
+    with contextlib.closing(connection):
         if given["watch"] is not None:
             _watch(connection, given, look, before)
         else:
@@ -156,8 +157,6 @@ def show(arguments: Arguments) -> int:
             if given["save"] is not None:
                 write(given["save"], document)
             _show(document if before is None else add_growth(document, before), given, look)
-    finally:
-        connection.close()
     return ExitCode.OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -68,14 +69,12 @@ def _once(program: Program, given: Arguments, sorting: Sorting) -> int:
     with telling_slow(program):
         asking = Asking(program, ended.set)
     chosen = bool(given["ranks"] or given["actor"])
-    try:
+    with contextlib.closing(asking):
         # The first look makes ranks load the code for the answer; rates and growth are measured between the other two.
         for _ in range(2):
             model.take(asking.look(given["ranks"], given["actor"]), chosen=chosen)
         ended.wait(given["every"])
         model.take(asking.look(given["ranks"], given["actor"]), chosen=chosen)
-    finally:
-        asking.close()
     if given["json"]:
         facts = {"program": program.run_id, "pid": program.pid, "argv": program.argv}
         write_out(sys.stdout, to_text(document(model, sorting, facts)) + "\n")

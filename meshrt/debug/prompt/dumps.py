@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -221,8 +222,7 @@ def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
     else:
         prompt = DumpPrompt(read_dump(path))
     greeting = prompt.greeting()
-    terminal = make_terminal(prompt.complete)
-    try:
+    with contextlib.closing(make_terminal(prompt.complete)) as terminal:
         if lines is None:
             terminal.write(greeting + "\n")
         for line in lines if lines is not None else _read(terminal, prompt):
@@ -232,8 +232,6 @@ def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
             if not done and not (terminal.interactive and lines is None):
                 return ExitCode.FAILED
         return ExitCode.OK
-    finally:
-        terminal.close()
 
 
 def _read(terminal: Terminal, prompt: DumpPrompt) -> Iterable[str]:

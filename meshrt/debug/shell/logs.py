@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import threading
@@ -137,7 +138,7 @@ def show(given: Arguments) -> int:
     source, actor = _meant([word for word in (given["run"], given["actor"]) if word], asks=not given["json"])
     recorder = Recorder(sys.stdout, LOGS) if given["json"] else None
     shown = str if given["raw"] else coloured
-    try:
+    with contextlib.closing(source):
         printing = source.printing(actor, given["ranks"])
         read = {each.label: tails(each.files, count) for each in printing}
         answers = _answers(read, {each.label for each in printing if each.joined})
@@ -160,8 +161,6 @@ def show(given: Arguments) -> int:
         elif given["follow"]:
             print("meshrt logs: the program has ended; nothing will follow", file=sys.stderr)
         return ExitCode.FAILED if answers.ranks("refused") else ExitCode.OK
-    finally:
-        source.close()
 
 
 def _meant(words: list[str], *, asks: bool) -> tuple[_Running | _Ended, str]:

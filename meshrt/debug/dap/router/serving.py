@@ -131,11 +131,8 @@ def _configured(folder: Path | None, ours: Fields) -> str:
 
 def _served(program: Program, wanted: int | None) -> tuple[int, str]:
     """Return where IDEs can attach to a program, and what they have to show. Raises UsageError, MeshError."""
-    connection = connect(program)
-    try:
+    with contextlib.closing(connect(program)) as connection:
         found = {each.port: each.token for each in connection.ask(Ports()).ports}
-    finally:
-        connection.close()
     port = next(iter(found)) if wanted is None and len(found) == 1 else (DEFAULT_PORT if wanted is None else wanted)
     if port not in found:
         others = f"; one is at {', '.join(map(str, sorted(found)))}" if found else ""
