@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.hooks.facts import UNRAISABLE
+from meshrt.program.groups import by_key
 
 __all__ = ["STOPPED", "Cause", "Verdict", "grouped", "is_consequence", "is_meant", "judge"]
 
@@ -339,10 +340,8 @@ def _alike(record: FailureRecord) -> Hashable:
 
 def grouped(records: Iterable[FailureRecord]) -> list[list[FailureRecord]]:
     """Return the records in groups that are alike, in the order in which they failed."""
-    groups: dict[Hashable, list[FailureRecord]] = {}
-    for record in sorted(records, key=lambda record: (record.high, record.mesh, record.rank)):
-        groups.setdefault(_alike(record), []).append(record)
-    return list(groups.values())
+    ordered = sorted(records, key=lambda record: (record.high, record.mesh, record.rank))
+    return list(by_key((_alike(record), record) for record in ordered).values())
 
 
 def _masked(text: str) -> str:

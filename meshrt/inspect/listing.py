@@ -12,6 +12,7 @@ from meshrt.hooks.measured import Measured, ProcessFacts
 from meshrt.hooks.services import RootServices
 from meshrt.inspect.operations import Listing, MeshStatus, ProgramStatus, RankRow, StateGroup
 from meshrt.inspect.waittext import waits_of
+from meshrt.program.groups import by_key
 from meshrt.program.program import program_of
 from meshrt.program.states import State, Stop
 from meshrt.program.targets import Actor, Targets
@@ -145,7 +146,4 @@ def status_of(targets: Targets, services: RootServices, *, own: int) -> ProgramS
 
 def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, Sequence[int]]:
     """Return the numbers by key, ascending."""
-    groups: dict[K, list[int]] = {}
-    for key, rank in pairs:
-        groups.setdefault(key, []).append(rank)
-    return {key: sorted(ranks) for key, ranks in groups.items()}
+    return {key: sorted(ranks) for key, ranks in by_key(pairs).items()}

@@ -26,6 +26,7 @@ from meshrt.inspect.records import ReadStacks, Record, StackFrame
 from meshrt.inspect.tree import Stacks
 from meshrt.inspect.visibility import own_line
 from meshrt.program.asking import gather_all
+from meshrt.program.groups import rank_sets
 from meshrt.program.program import program_of
 from meshrt.program.states import PostMortem
 from meshrt.program.targets import Targets, mesh_name
@@ -62,11 +63,7 @@ class Looking:
         listed = rows_of(targets, asked.state or STOPPED, asked.actor, asked.ranks)
         if not asked.memory:
             return listed
-        ranks: dict[str, set[int]] = {}
-        for row in listed.rows:
-            if row.state != DEAD:
-                ranks.setdefault(row.mesh, set()).add(row.rank)
-        asked_for = {mesh_id: sorted(members) for mesh_id, members in ranks.items()}
+        asked_for = rank_sets((row.mesh, row.rank) for row in listed.rows if row.state != DEAD)
         measured = await self._services.measure(asked_for, _MEASURE_SECONDS, work=True, children=True)
         return replace(listed, rows=with_memory(listed.rows, measured))
 

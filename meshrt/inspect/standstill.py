@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from meshrt.hooks.facts import Wait
+from meshrt.program.groups import by_key, rank_sets
 from meshrt.program.waits import CERTAIN_SECONDS, Chain, Key, Mismatch, WaitGraph, members_of, targets_of
 from meshrt.selection import fold_ranks
 
@@ -130,10 +131,7 @@ def _waits(graph: WaitGraph, key: Key) -> bool:
 
 
 def _by_mesh(keys: Iterable[Key]) -> dict[str, tuple[int, ...]]:
-    ranks: dict[str, set[int]] = {}
-    for mesh_id, rank, _ in keys:
-        ranks.setdefault(mesh_id, set()).add(rank)
-    return {mesh_id: tuple(sorted(members)) for mesh_id, members in ranks.items()}
+    return {mesh_id: tuple(ranks) for mesh_id, ranks in rank_sets((mesh, rank) for mesh, rank, _ in keys).items()}
 
 
 class _Words:
@@ -188,9 +186,7 @@ class _Words:
         return f"{self._who(keys)} {'is' if len(keys) == 1 else 'are'} {doing}"
 
     def _who(self, keys: Iterable[Key]) -> str:
-        ranks: dict[tuple[str, str], list[int]] = {}
-        for mesh_id, rank, actor in keys:
-            ranks.setdefault((mesh_id, actor), []).append(rank)
+        ranks = by_key(((mesh_id, actor), rank) for mesh_id, rank, actor in keys)
         return " and ".join(f"{self._label(*whose)} {_ranks(members)}" for whose, members in ranks.items())
 
     def _label(self, mesh_id: str, actor: str) -> str:

@@ -12,6 +12,7 @@ from meshrt.hooks.measured import ReferenceRow
 from meshrt.memory.document import Document, entries, totals_of
 from meshrt.memory.merging import Name, folded
 from meshrt.memory.operations import RankRow, SizeRow, VariableRow
+from meshrt.program.groups import by_key
 from meshrt.show.text import cut
 
 __all__ = ["add_growth"]
@@ -202,10 +203,7 @@ def _of_references(document: Document, before: Document, word: str) -> Document:
 
 
 def _by_key(rows: Iterable[ReferenceRow], document: Document, same_run: bool) -> dict[_Key, list[ReferenceRow]]:
-    found: dict[_Key, list[ReferenceRow]] = {}
-    for row in rows:
-        found.setdefault(_key(row, document, same_run), []).append(row)
-    return found
+    return by_key((_key(row, document, same_run), row) for row in rows)
 
 
 def _count(rows: Sequence[ReferenceRow]) -> int:
@@ -214,9 +212,7 @@ def _count(rows: Sequence[ReferenceRow]) -> int:
 
 def _settle(change: dict[_Key, int]) -> None:
     """Remove references that have only changed their holder: one row has fewer, and another one has more."""
-    origins: dict[_Key, list[_Key]] = {}
-    for key in change:
-        origins.setdefault(key[:-1], []).append(key)
+    origins = by_key((key[:-1], key) for key in change)
     for keys in origins.values():
         moved = min(sum(max(0, sign * change[key]) for key in keys) for sign in (1, -1))
         for sign in (1, -1):

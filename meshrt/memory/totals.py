@@ -9,6 +9,7 @@ from meshrt.memory.document import Document, Totals, TotalsOfVariables
 from meshrt.memory.look import Look, growth_of
 from meshrt.memory.reftable import store_totals
 from meshrt.memory.units import amount, change
+from meshrt.program.groups import by_key
 from meshrt.selection import counted, fold_ranks
 from meshrt.show.text import since
 
@@ -128,10 +129,7 @@ def _of_script(document: Document, what: str, shown: Callable[[int], str]) -> li
 
 def _without(document: Document) -> list[str]:
     """Return why there are no variables of some ranks."""
-    reasons: dict[str, list[int]] = {}
-    for row in document.ranks:
-        if row.unique is None:
-            reasons.setdefault(row.note or row.state, []).append(row.rank)
+    reasons = by_key((row.note or row.state, row.rank) for row in document.ranks if row.unique is None)
     return [
         f"no variables of {counted(len(ranks))} ({fold_ranks(ranks)}): {why}"
         for why, ranks in list(reasons.items())[:_MOST_REASONS]

@@ -11,7 +11,7 @@
 `chosen`
     ranks whose actors are looked at together
 `groups`
-    ranks of several meshes, in the form that requests to many ranks take
+    ranks of several meshes, in the form that requests to many ranks take, and whatever else has a key
 `hosts`
     which host agents do not answer
 `sources`

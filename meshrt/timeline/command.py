@@ -11,6 +11,7 @@ from meshrt.commandline.command import Arguments
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import choose, command_of, named
+from meshrt.program.groups import by_key
 from meshrt.selection import counted
 from meshrt.show.records import refuse_to_overwrite
 from meshrt.show.status import ExitCode
@@ -115,9 +116,7 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     if dropped:
         names = [track.name for track in tracks if track.dropped]
         lines.append(f"  {dropped} more were dropped, as they came faster than they were fetched: {_few(names)}")
-    reasons: dict[str, list[str]] = {}
-    for name, why in collected.without.values():
-        reasons.setdefault(why, []).append(name)
+    reasons = by_key((why, name) for name, why in collected.without.values())
     lines += [f"  not (any more) recorded: {_few(names)}: {why}" for why, names in reasons.items()]
     if not spans:
         lines.append("  no endpoint ran meanwhile")

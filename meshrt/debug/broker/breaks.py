@@ -37,6 +37,7 @@ from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.program.asking import gather_all
+from meshrt.program.groups import rank_sets
 from meshrt.program.targets import Targets
 from meshrt.program.words import silence, why_unanswered
 from meshrt.selection import fold_ranks
@@ -182,7 +183,7 @@ class Breaks:
             del self._breaks[number]
             await self._push(added.holds)
             self._free(number)
-            reason = "; ".join(f"{state} ({fold_meshes(_by_mesh(states[state]), names)})" for state in problems)
+            reason = "; ".join(f"{state} ({fold_meshes(rank_sets(states[state]), names)})" for state in problems)
             raise UsageError(f"no breakpoint at {added.row.place}: {reason}")
         row = asdict(added.row)
         return BreakSet(
@@ -265,8 +266,8 @@ class Breaks:
             hits=said(lambda each: each.hits),
             lines=said(lambda each: each.line),
             problems=said(lambda each: each.problem),
-            left=_by_mesh([address for each, ranks in told if each.left for address in ranks]),
-            pending=_by_mesh([address for _, ranks in told for address in ranks])
+            left=rank_sets([address for each, ranks in told if each.left for address in ranks]),
+            pending=rank_sets([address for _, ranks in told for address in ranks])
             if all(each.pending for each, _ in told)
             else {},
         )
@@ -360,14 +361,7 @@ def _refusals(groups: Iterable[Answered[S, P] | Unanswered]) -> Mapping[str, Ran
 
 
 def _all_by_mesh(table: Mapping[str, Sequence[Address]]) -> dict[str, RankSets]:
-    return {word: _by_mesh(ranks) for word, ranks in table.items()}
-
-
-def _by_mesh(ranks: Sequence[Address]) -> RankSets:
-    found: dict[str, set[int]] = {}
-    for mesh_id, rank in ranks:
-        found.setdefault(mesh_id, set()).add(rank)
-    return {mesh_id: sorted(members) for mesh_id, members in found.items()}
+    return {word: rank_sets(ranks) for word, ranks in table.items()}
 
 
 def _check_condition(text: str) -> None:

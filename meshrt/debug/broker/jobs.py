@@ -15,6 +15,7 @@ from meshrt.debug.protocol import PDB_PROMPT, SessionKey
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
 from meshrt.inspect.facts import Facts
+from meshrt.program.groups import by_key
 from meshrt.wire.pending import PendingTable
 
 __all__ = ["Attachment", "Job", "Jobs"]
@@ -127,9 +128,7 @@ class Job:
         return JobReport(answers, self._waiting(), not self._pending and not self._answers, self.number)
 
     def _waiting(self) -> dict[str, list[int]]:
-        waiting: dict[str, list[int]] = {}
-        for key, label in self._pending.items():
-            waiting.setdefault(label, []).append(key.rank)
+        waiting = by_key((label, key.rank) for key, label in self._pending.items())
         return {label: sorted(ranks) for label, ranks in waiting.items()}
 
     # -- Waiter

@@ -10,6 +10,7 @@ from meshrt.debug.operations import BreakRow, BreakSet, BreakShown, RankSets
 from meshrt.escapes import escaped
 from meshrt.inspect.operations import ProgramStatus, RankRow
 from meshrt.inspect.waittext import unread_lines, wait_lines
+from meshrt.program.groups import by_key
 from meshrt.program.places import Place
 from meshrt.program.words import DEAD, POST_MORTEM, STOPPED, WORST_FIRST
 from meshrt.selection import Shape, counted, fold_coordinates, fold_ranks
@@ -128,18 +129,12 @@ def _remarks(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
 
 def _long_notes(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
     """Return the notes that are too long for the column of the state: each once, below the table."""
-    notes: dict[str, list[RankRow]] = {}
-    for row in rows:
-        if len(row.note) > _NOTE:
-            notes.setdefault(f"{row.state} ({row.note})", []).append(row)
-    return notes.items()
+    return by_key((f"{row.state} ({row.note})", row) for row in rows if len(row.note) > _NOTE).items()
 
 
 def by_actor(rows: Iterable[RankRow]) -> str:
     """Return the ranks of rows, folded, by actor: ``"debugee 0-3, other 5"``."""
-    ranks: dict[str, list[int]] = {}
-    for row in rows:
-        ranks.setdefault(row.actor, []).append(row.rank)
+    ranks = by_key((row.actor, row.rank) for row in rows)
     return ", ".join(f"{actor} {fold_ranks(members)}" for actor, members in ranks.items())
 
 

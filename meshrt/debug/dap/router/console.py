@@ -26,6 +26,7 @@ from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.lines import parse_line
 from meshrt.debug.prompt.repl import Repl
 from meshrt.errors import DebugAdapterError, MeshError, UsageError
+from meshrt.program.groups import by_key
 from meshrt.selection import parse
 from meshrt.transport import tools
 from meshrt.transport.threads import RuntimeThread
@@ -221,9 +222,7 @@ class Console:
     async def _values(self, expression: str, stopped: Mapping[Key, RankLink]) -> str:
         # Sorted by rank, not in the order in which the IDE opened the sessions.
         answers = await _each({key: _evaluate(stopped[key], expression) for key in sorted(stopped)}, _SECONDS)
-        classes: dict[str, list[Key]] = {}
-        for key, text in answers.said.items():
-            classes.setdefault(text, []).append(key)
+        classes = by_key((text, key) for key, text in answers.said.items())
         shown = "\n".join(f"[{self._names.numbers(keys)}] {cut(text)}" for text, keys in classes.items())
         return shown + self._silent(answers, "; mesh pause interrupts what does not end")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from meshrt.debug.dap.operations import Rank
+from meshrt.program.groups import by_mesh
 from meshrt.selection import fold_ranks
 
 __all__ = ["Key", "Names", "Rank"]
@@ -39,9 +40,7 @@ class Names:
         return self._each(ranks, "", "")
 
     def _each(self, ranks: Iterable[Key], one: str, many: str) -> str:
-        meshes: dict[str, list[int]] = {}
-        for mesh_id, rank in sorted(ranks):
-            meshes.setdefault(mesh_id, []).append(rank)
+        meshes = by_mesh(sorted(ranks))
         return ", ".join(
             f"{self.mesh(mesh_id)}{one if len(found) == 1 else many}{fold_ranks(found)}"
             for mesh_id, found in meshes.items()

@@ -16,6 +16,7 @@ from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Fields, event
 from meshrt.errors import DebugAdapterError
+from meshrt.program.groups import by_key
 from meshrt.selection import fold_ranks
 
 __all__ = ["Row", "RowEvents", "Rows"]
@@ -61,9 +62,7 @@ class Rows:
         Args:
             places: The place of each rank, by mesh id and base rank.
         """
-        classes: dict[tuple[str, Place], list[Key]] = {}
-        for key, place in places.items():
-            classes.setdefault((key[0], place), []).append(key)
+        classes = by_key(((key[0], place), key) for key, place in places.items())
         self._known = {key: self._known.get(key) or next(self._numbers) for key in classes}
         rows = [
             Row(
