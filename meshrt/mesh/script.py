@@ -138,7 +138,6 @@ class Script:
             errors.find_record = None
 
     def _find(self, failure: str, mesh_id: str, rank: int) -> Any:
-        self.load_failures()
         return self._reporter.find(failure, mesh_id, rank)
 
     def _thread_raised(self, error: BaseException, what: str) -> None:
@@ -147,7 +146,6 @@ class Script:
             return
         number = ""
         try:
-            self.load_failures()
             number = self._reporter.thread_raised(error, what)
         finally:  # it has failed, although no record could be made
             self._services.unseen.append(number)
@@ -156,14 +154,11 @@ class Script:
         """Return the report about an error that has ended a part of the script, such as a test, or ""."""
         if not is_of_a_rank(error):
             return ""
-        self.load_failures()
         return self._reporter.report(error)
 
     def file_of(self, error: BaseException) -> Path | None:
         """Return the file of the failure behind an error of which `report_of` has returned the report; or None."""
-        self.load_failures()
-        found: Path | None = self._reporter.file_of(error)
-        return found
+        return self._reporter.file_of(error)
 
     def begin_anew(self) -> None:
         """What fails from now on has nothing to do with what has failed before."""
@@ -177,7 +172,6 @@ class Script:
         """
         unread = [_line_of(each) for each in self._alarm.take_unread()]
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
-        self.load_failures()
         report = self._reporter.report(None) if unseen else ""
         self._services.unseen.clear()
         self._reporter.begin_anew()
@@ -193,7 +187,6 @@ class Script:
         new = [failure for failure in tuple(unseen) if failure not in before and failure not in self._services.excused]
         if not new:
             return ""
-        self.load_failures()
         report = self._reporter.report(None)
         for failure in new:
             with contextlib.suppress(ValueError):  # a caller on a rank was told meanwhile
@@ -220,13 +213,14 @@ class Script:
             self._waited_for = error, self._wait_of(error)
         of_a_rank = is_of_a_rank(error)
         if of_a_rank or launcher.launcher_file() is not None:
-            self.load_failures()
             self._reporter.on_its_way(error)
         if of_a_rank:
             self._reporter.collect(error)
 
     @property
     def _reporter(self) -> Reporter:
+        """What collects failures: it is loaded when it is first needed."""
+        self.load_failures()
         reporter: Reporter = self._services.tables["failure"]
         return reporter
 
@@ -250,7 +244,6 @@ class Script:
             what = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
             what = f"at least {what}" if len(self._services.unseen) == self._services.unseen.maxlen else what
         try:
-            self.load_failures()
             report = self._reporter.report(None) if unseen else ""
             if not report and untold:  # a host was lost with its reports on others: at least the loss is known
                 report = self._reporter.report(untold[0])
@@ -266,7 +259,6 @@ class Script:
     def _has_failed(self, error: BaseException) -> bool:
         """Whether an error is about more than what the script itself has stopped."""
         try:
-            self.load_failures()
             return not self._reporter.stopped(error)
         except Exception:  # as in `_report_untold`, which says why
             return True
@@ -314,16 +306,16 @@ class Script:
                 self._before(kind, error, walker)
             self._tell(error)
         else:
-            self.load_failures()
+            reporter = self._reporter
             self._reported = True
-            report = self._reporter.report(error)
-            stopped = "" if report else self._reporter.stopped(error)
+            report = reporter.report(error)
+            stopped = "" if report else reporter.stopped(error)
             self._reported = not stopped
             text = "".join(folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             text += f"meshrt: {stopped}\n" if stopped else ""
             self._print(text + (f"\n{report}" if report else ""))
             if stopped and launcher.launcher_file() is not None:
-                self._reporter.tell_launcher(error)
+                reporter.tell_launcher(error)
 
     def _knows_wait_of(self, error: BaseException) -> bool:
         if self._waited_for is None:
@@ -349,7 +341,6 @@ class Script:
             return ""
         if not found.hangs:
             return found.text
-        self.load_failures()
         known = self._reporter.interrupted(error, found.call, end)
         more = [f"where all ranks were: meshrt postmortem {self._services.run_id}"] if known else []
         return "\nmeshrt: ".join([found.text, *found.waits, *more])
@@ -364,8 +355,6 @@ class Script:
         if issubclass(type(error), KeyboardInterrupt):
             return
         told, of_a_rank = launcher.launcher_file() is not None, is_of_a_rank(error)
-        if told or of_a_rank:
-            self.load_failures()
         if told and of_a_rank:
             self._reporter.report(error)
         elif told:
