@@ -109,10 +109,14 @@ class Mailbox:
         """
         self._errands.append((errand, awaits))
         self.callers.wake()
+        self._on_loop(self._start_errands)
+
+    def _on_loop(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function on the event loop, if there is one. Any thread."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile: the actor has ended
-                loop.call_soon_threadsafe(self._start_errands)
+                loop.call_soon_threadsafe(function, *args)
 
     def stop(self, *, drain: bool) -> None:
         """End the loop: after what has been sent (``drain``), or after the running message."""
@@ -174,10 +178,7 @@ class Mailbox:
 
     def cancel(self, *, cleanup: bool) -> None:
         """Cancel the calls that wait in the event loop, if there are any; ``__cleanup__`` too, if ``cleanup``."""
-        loop = self._loop
-        if loop is not None:
-            with contextlib.suppress(RuntimeError):  # closed meanwhile: nothing runs
-                loop.call_soon_threadsafe(self._cancel_running, cleanup)
+        self._on_loop(self._cancel_running, cleanup)
 
     def in_user_code(self) -> bool:
         """Whether user code runs on its thread now, which an exception would end; waiting tasks do not count."""
@@ -210,13 +211,11 @@ class Mailbox:
         if not caller.pid:
             return None  # of another pid namespace: the number of a call does not say whose it is
         self.callers.note_cancelled(caller, call_id)
-        loop, running = self._loop, self.running
+        running = self.running
         if running is not None and not running.is_async and running.is_call(caller, call_id):
             return running
         self._withdraw_response(caller, call_id)
-        if loop is not None:
-            with contextlib.suppress(RuntimeError):  # closed meanwhile: nothing runs
-                loop.call_soon_threadsafe(self._withdraw, caller, call_id)
+        self._on_loop(self._withdraw, caller, call_id)
         return None
 
     @property
