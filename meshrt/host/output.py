@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from meshrt.escapes import latest_state
 from meshrt.host.logspace import FILE_MAX, LogSpace
@@ -57,33 +58,40 @@ class LastLines(deque[str]):
         return tuple(reversed(kept))
 
 
-class Log(Protocol):
-    """Takes what one rank prints."""
+class Log(ABC):
+    """Takes what one rank prints, and has its last lines."""
 
-    tail: LastLines
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._unreadable = False
+        self.tail = LastLines()
 
+    @abstractmethod
     def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
         """Take lines, without their newlines; returns those that the agent sends to the root: (actor or "", line)."""
 
-    def unreadable(self, error: OSError) -> None:
-        """A pipe could not be read."""
-
+    @abstractmethod
     def close(self) -> None:
         """Nothing follows."""
 
+    def unreadable(self, error: OSError) -> None:
+        """A pipe could not be read; say so, once."""
+        if not self._unreadable:
+            self._warn(f"the output of a rank cannot be read: {error.strerror}")
+        self._unreadable = True
 
-class RankLog:
+
+class RankLog(Log):
     """The log file of one rank, and its last lines."""
 
     def __init__(self, path: Path, warn: Callable[[str], None], space: LogSpace | None = None) -> None:
+        super().__init__(warn)
         self._path = path
-        self._warn = warn
         #: None: no others share its room.
         self._space = space or LogSpace(2 * FILE_MAX, warn)
         self._file: int | None = None
         self._size = 0
-        self._failed = self._told = self._unreadable = False
-        self.tail = LastLines()
+        self._failed = self._told = False
 
     def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
         """Write lines to the file; see `Log`."""
@@ -124,12 +132,6 @@ class RankLog:
             if not self._told:
                 self._warn(f"the output of a rank is not kept any more: {self._path}: {error.strerror}")
             self._told = True
-
-    def unreadable(self, error: OSError) -> None:
-        """A pipe could not be read; say so, once."""
-        if not self._unreadable:
-            self._warn(f"the output of a rank cannot be read: {error.strerror}")
-        self._unreadable = True
 
     def close(self) -> None:
         """Close the file."""

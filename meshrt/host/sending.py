@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from meshrt.host.output import LastLines, unmarked
+from meshrt.host.output import LastLines, Log, unmarked
 from meshrt.wire.control import Address
 from meshrt.wire.tree import Printed
 
@@ -123,15 +123,13 @@ class OutputQueue:
         return Printed(*address, err, b"".join(lines), left_out, waiting.done and not waiting.pieces)
 
 
-class SentLog:
+class SentLog(Log):
     """In the place of a log file (`meshrt.host.output.RankLog`): what one rank prints goes to the root."""
 
     def __init__(self, address: Address, queue: OutputQueue, warn: Callable[[str], None]) -> None:
+        super().__init__(warn)
         self._address = address
         self._queue = queue
-        self._warn = warn
-        self._unreadable = False
-        self.tail = LastLines()
 
     def take(self, pieces: Sequence[bytes], err: bool) -> list[tuple[str, str]]:
         """Take lines; returns those to be shown: none, the root shows what it writes."""
@@ -139,12 +137,6 @@ class SentLog:
             self.tail.extend(unmarked(pieces[-LastLines.COUNT :]).texts)
             self._queue.add(self._address, err, b"".join(piece + b"\n" for piece in pieces))
         return []
-
-    def unreadable(self, error: OSError) -> None:
-        """A pipe could not be read; say so, once."""
-        if not self._unreadable:
-            self._warn(f"the output of a rank cannot be read: {error.strerror}")
-        self._unreadable = True
 
     def close(self) -> None:
         """Nothing follows."""
