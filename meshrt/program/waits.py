@@ -208,7 +208,7 @@ def _least(waits: Iterable[Wait]) -> float:
     return min(wait.seconds for wait in waits)
 
 
-def _first_end(waits: Iterable[Wait]) -> float | None:
+def _first_end(waits: Iterable[Wait | Chain]) -> float | None:
     return min((wait.left for wait in waits if wait.left is not None), default=None)
 
 
@@ -279,8 +279,7 @@ def _folded(chains: Iterable[Chain]) -> list[Chain]:
         if known is not chain:
             known.alike += members_of(chain)
             known.seconds = min(known.seconds, chain.seconds)
-            ends = [left for left in (known.left, chain.left) if left is not None]
-            known.left = min(ends, default=None)
+            known.left = _first_end((known, chain))
     return list(found.values())
 
 
