@@ -37,7 +37,7 @@ from meshrt.hooks.facts import Answered, Unanswered
 from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.program.asking import gather_all
-from meshrt.program.groups import rank_sets
+from meshrt.program.groups import by_key, rank_sets
 from meshrt.program.targets import Targets
 from meshrt.program.words import silence, why_unanswered
 from meshrt.selection import fold_ranks
@@ -255,10 +255,7 @@ class Breaks:
         ]
 
         def said(what: Callable[[BreakHit], int | str]) -> Mapping[str, RankSets]:
-            by_value: dict[int | str, list[Address]] = {}
-            for each, ranks in told:
-                if what(each):
-                    by_value.setdefault(what(each), []).extend(ranks)
+            by_value = by_key((what(each), rank) for each, ranks in told if what(each) for rank in ranks)
             return _all_by_mesh({str(value): by_value[value] for value in sorted(by_value)})
 
         return BreakShown(
@@ -294,10 +291,8 @@ class Breaks:
         groups = await self._ask(
             (SetModes(self._modes_of(mesh_id)), {mesh_id: ranks}) for mesh_id, ranks in self._everybody().items()
         )
-        own: dict[str, list[Address]] = {}
-        for group in groups:
-            if isinstance(group, Answered):
-                own.setdefault(group.same.own, []).extend(_addresses(group))
+        told = (group for group in groups if isinstance(group, Answered))
+        own: dict[str, list[Address]] = by_key((group.same.own, rank) for group in told for rank in _addresses(group))
         modes = {actor + (f"@{mesh}" if mesh else ""): mode for (mesh, actor), mode in self._modes.items()}
         return Modes(modes, _all_by_mesh(own), _refusals(groups), self._names())
 
@@ -353,11 +348,8 @@ def _addresses(group: Answered[S, P] | Unanswered) -> list[Address]:
 
 def _refusals(groups: Iterable[Answered[S, P] | Unanswered]) -> Mapping[str, RankSets]:
     """Return why ranks have not answered, with these ranks."""
-    found: dict[str, list[Address]] = {}
-    for group in groups:
-        if isinstance(group, Unanswered):
-            found.setdefault(why_unanswered(group), []).extend(_addresses(group))
-    return _all_by_mesh(found)
+    silent = (group for group in groups if isinstance(group, Unanswered))
+    return _all_by_mesh(by_key((why_unanswered(group), rank) for group in silent for rank in _addresses(group)))
 
 
 def _all_by_mesh(table: Mapping[str, Sequence[Address]]) -> dict[str, RankSets]:
