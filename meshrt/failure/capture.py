@@ -24,7 +24,7 @@ from meshrt.failure.record import ExceptionFacts, Frame, Reference
 from meshrt.files import is_library_file
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
-from meshrt.inspect.masking import MASK, masked, without_secrets, without_tokens
+from meshrt.inspect.masking import MASK, capped_message, masked, without_secrets, without_tokens
 from meshrt.inspect.values import class_name, is_array, module_name
 from meshrt.inspect.variables import Variables
 from meshrt.inspect.visibility import visible
@@ -133,7 +133,7 @@ def _facts(error: BaseException, variables: Variables, relation: str, depth: int
         entries[_MOST_FRAMES // 2 : _MOST_FRAMES // 2 + left_out] = []
     return ExceptionFacts(
         type=_type(error),
-        message=_shown(_message(error), _MESSAGE_MAX),
+        message=capped_message(_message(error), _MESSAGE_MAX),
         bases=_bases(error),
         notes=_notes(error),
         frames=_frames(entries, None if relation else variables),
@@ -163,11 +163,6 @@ def _message(error: BaseException) -> str:
     return text_of(error)
 
 
-def _shown(text: str, limit: int) -> str:
-    # The part that is cut off may hold the name of a secret whose end is kept: most of it is searched first.
-    return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
-
-
 def _bases(error: BaseException) -> tuple[str, ...]:
     mro = type.__dict__["__mro__"].__get__(type(error))
     name = type.__dict__["__name__"].__get__
@@ -176,7 +171,7 @@ def _bases(error: BaseException) -> tuple[str, ...]:
 
 def _notes(error: BaseException) -> tuple[str, ...]:
     notes = dict.get(own_attribute(error, "__dict__"), "__notes__")
-    return tuple(_shown(text_of(note), _MESSAGE_MAX) for note in notes[:_NOTES]) if type(notes) is list else ()
+    return tuple(capped_message(text_of(note), _MESSAGE_MAX) for note in notes[:_NOTES]) if type(notes) is list else ()
 
 
 def _suppressed(error: BaseException) -> Reference | None:

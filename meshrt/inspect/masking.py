@@ -15,7 +15,9 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-__all__ = ["MASK", "masked", "without_secrets", "without_secrets_in_command", "without_tokens"]
+from meshrt.inspect.capping import cap
+
+__all__ = ["MASK", "capped_message", "masked", "without_secrets", "without_secrets_in_command", "without_tokens"]
 
 #: Replaces a value that looks like a secret.
 MASK = "<masked>"
@@ -161,6 +163,12 @@ def without_secrets(text: str, *, prose: bool = False) -> str:
             ``password=...`` or as an option count; ``unexpected token: ')'`` is unchanged.
     """
     return without_tokens(_without_values(text, prose))
+
+
+def capped_message(text: str, limit: int) -> str:
+    """Return a message for people of so many characters, at most, with masked secrets."""
+    # The part that is cut off may hold the name of a secret whose end is kept: most of it is searched first.
+    return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
 
 
 def without_tokens(text: str) -> str:

@@ -23,9 +23,8 @@ from meshrt.debug.dumpfile import SCHEMA, Dump, DumpedError, DumpedFrame, Linked
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
-from meshrt.inspect.masking import MASK, masked, without_secrets, without_tokens
+from meshrt.inspect.masking import MASK, capped_message, masked, without_secrets, without_tokens
 from meshrt.inspect.values import class_name, module_name, safe_text
 from meshrt.inspect.variables import Variables
 from meshrt.selection import Shape
@@ -127,19 +126,14 @@ def _exception(exception: BaseException) -> DumpedError:
         text = "".join(traceback.format_exception(exception))
     except BaseException as error:  # its __str__, or a note
         text = f"(the traceback cannot be shown: {class_name(error)})"
-    return DumpedError(*_named(exception), _shown(text, _TRACEBACK_MAX), chain)
+    return DumpedError(*_named(exception), capped_message(text, _TRACEBACK_MAX), chain)
 
 
 def _named(exception: BaseException) -> tuple[str, str]:
     """Return the class of an exception, with its module, and its text."""
     cls = type(exception)
     module, name = module_name(cls), str(type.__dict__["__qualname__"].__get__(cls))
-    return name if module == "builtins" else f"{module}.{name}", _shown(safe_text(exception, str), _MESSAGE_MAX)
-
-
-def _shown(text: str, limit: int) -> str:
-    # The part that is cut off may hold the name of a secret whose end is kept, so mask before the final cut.
-    return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
+    return name if module == "builtins" else f"{module}.{name}", capped_message(safe_text(exception, str), _MESSAGE_MAX)
 
 
 def _source(code: CodeType, line: int) -> tuple[int, list[str]]:
