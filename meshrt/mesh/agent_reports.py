@@ -91,8 +91,8 @@ class AgentReports:
                 live.shown,
                 live.scope,
                 time.monotonic(),
-                record.prefixed,
-                live.shown.fold if record.prefixed and len(live.ranks) > 1 else 0.0,
+                not record.script,
+                live.shown.fold if not record.script and len(live.ranks) > 1 else 0.0,
             )
         )
 

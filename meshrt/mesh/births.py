@@ -44,7 +44,7 @@ class Births:
     def frames(self, spec: MeshSpec, record: MeshRecord, ranks: Sequence[int]) -> list[bytes]:
         """Return the messages that ask for these ranks of one agent. Raises UsageError: they are too long."""
         operations = [operation for given in self._at_birth for operation in given()]
-        if spec.prefixed:
+        if not spec.script:
             operations.append(self._levels(record))
         for rank in record.incarnations.keys() & set(ranks):  # one at a time
             again = self._restarts.actors(record.mesh_id, rank)

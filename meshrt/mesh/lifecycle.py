@@ -101,6 +101,8 @@ class Lifecycle:
                 fate = replace(fate, kind="stopped")
         if fate.kind == "died" and record.joined and fate.signal in _BY_LAUNCHER:
             fate = replace(fate, kind="stopped", hint=f"was ended by {signal.Signals(fate.signal).name}")
+        if fate.kind == "died" and record.script and fate.exit_code == 0:
+            fate = replace(fate, kind="stopped", hint="has ended its script, with exit status 0")
         refusal = self._restarts.refuses(record, rank, fate)
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))

@@ -125,8 +125,8 @@ class MeshRecord:
         self.shape = Shape.from_extent(spec.extent)
         #: The same before its script has named the dimensions.
         self.unnamed = self.shape
-        #: Whether the terminal shows which rank has printed a line.
-        self.prefixed = spec.prefixed
+        #: Whether its ranks run a script.
+        self.script = spec.script
         #: What it shows of the output at all (`meshrt.mesh.live`); None: what holds for the program.
         self.shown = spec.shown
         #: What its ranks were told of the levels of the script's loggers; None: they are not to send log records.

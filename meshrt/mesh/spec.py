@@ -82,8 +82,8 @@ class MeshSpec(msgspec.Struct, frozen=True):
     preload: tuple[str, ...]
     #: Each rank sees the GPU whose place among those of its host is its own place among the ranks there.
     own_devices: bool = False
-    #: Whether the terminal shows which rank has printed a line.
-    prefixed: bool = True
+    #: Its ranks run a script: their lines are shown as they are, and one that ends with exit status 0 ends well.
+    script: bool = False
     #: What it shows of the output at all; None: what holds for the program.
     shown: Shown | None = None
     #: Its failures interrupt no wait of the script: it has no owner (`meshrt.mesh.singletons`).
@@ -103,7 +103,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         devices: Devices = "all",
         *,
         logs: str | None = None,
-        prefixed: bool = True,
+        script: bool = False,
         meeting: str = "",
     ) -> MeshSpec:
         """Check what the user gave. Raises UsageError."""
@@ -143,7 +143,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         check_switches(os.environ)
         own = _checked_devices(devices, [common, *rank_env.values()])
         checked = check_name("a mesh", name) if name else ""
-        return cls(checked, extent, common, rank_env, setup, modules, own, prefixed, shown, meeting=meeting)
+        return cls(checked, extent, common, rank_env, setup, modules, own, script, shown, meeting=meeting)
 
     def to_request(self, actor: str, mesh_id: str, ranks: Sequence[int]) -> SpawnMesh:
         """Return the request of a rank for it, without the set-up function (which is sent with the handle).

@@ -158,7 +158,7 @@ def _run(spec: JobSpec) -> None:
     ranks = _Ranks(len(shape), len(shape) // spec.hosts, _watch(spec.parent))
     root.services.rank_born.append(ranks.born)
     root.services.rank_gone.append(ranks.gone)
-    asked = MeshSpec.make(spec.name, spec.sizes, None, None, (), prefixed=False, meeting=spec.meeting)
+    asked = MeshSpec.make(spec.name, spec.sizes, None, None, (), script=True, meeting=spec.meeting)
     mesh = start_mesh(asked, Hosts())
     ranks.mesh_id = mesh.mesh_id
     root.runtime.tree.actor_spawned(mesh.mesh_id, spec.actor, shape)

@@ -23,16 +23,22 @@ from types import FrameType
 
 from meshrt.engine.launch.script import Script
 from meshrt.errors import CallTimeout, MeshError, one_line
+from meshrt.mesh.call import MeshCall
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.owner import about
 from meshrt.mesh.proc_mesh import ProcMesh, start_mesh
 from meshrt.mesh.program import start_root
+from meshrt.mesh.sending import send_call
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.status import die_by
+from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import Point
 from meshrt.spmd.main import Main
 from meshrt.spmd.parts import ACTOR
 from meshrt.spmd.world import World
+from meshrt.transport.outlink import Loss
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import RESULT
 
 __all__ = ["run"]
 
@@ -70,6 +76,26 @@ def run(words: list[str], sizes: dict[str, int], max_restarts: int) -> int:
     return Script(words).guard(lambda: _run(words, sizes, max_restarts, ended_by))
 
 
+class _ScriptCall(MeshCall):
+    """The end of the script on all ranks: `os._exit(0)` is one, too."""
+
+    __slots__ = ()
+
+    def lose(self, losses: Sequence[Loss]) -> None:
+        failed = []
+        for loss in losses:
+            if loss.fate.exit_code == 0:
+                self.deliver(loss.position, Frame(RESULT, [self.call_id, None], b""))
+            else:
+                failed.append(loss)
+        if failed:
+            super().lose(failed)
+
+    def _produce(self) -> ValueMesh[None]:
+        self._check()
+        return ValueMesh(self._target.shape, [None] * len(self._frames))
+
+
 def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: Sequence[signal.Signals]) -> None:
     """Run the script on all ranks, again where that is allowed. Raises the error of the first rank that fails."""
     run_id, ends = secrets.token_hex(4), list[str]()
@@ -79,7 +105,7 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
             main = mesh.spawn(ACTOR, Main, rank=True)
             main.initialized.get()  # from here on a signal interrupts the script, or nothing
             try:
-                main.run.call(words).get()
+                send_call(main._target, "run", (words,), {}, _ScriptCall).get()
                 mesh._begin_stop(_EXIT).get()
                 return
             except KeyboardInterrupt as error:
@@ -121,7 +147,7 @@ def _spec(sizes: dict[str, int], run_id: str, attempt: int, max_restarts: int) -
         return world.variables(point.rank, os.environ)
 
     name = "run" if not attempt else f"run-{attempt + 1}"
-    return MeshSpec.make(name, sizes, variables, None, (), prefixed=False)
+    return MeshSpec.make(name, sizes, variables, None, (), script=True)
 
 
 def _free_port() -> int:

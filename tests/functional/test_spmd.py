@@ -275,6 +275,29 @@ def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_process_that_exits_at_once_with_status_0_ends_well(tmp_path: Path) -> None:
+    ended = run(script(tmp_path, TRAIN + "time.sleep(1)\nprint('end', flush=True)\n"), "os._exit(0)")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "end\n", "")
+
+
+@pytest.mark.slow
+def test_sigterm_to_one_rank_ends_it_as_without_meshrt(tmp_path: Path) -> None:
+    ended = run(script(tmp_path, TRAIN + "time.sleep(600)\n"), "os.kill(os.getpid(), signal.SIGTERM); time.sleep(600)")
+    assert ended.returncode == 1 and "rank 1 (hosts=0, gpus=1)" in ended.stderr, ended.stderr
+    assert "  what     was killed by SIGTERM\n" in ended.stderr, ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hook", ["print('HOOK', kind.__name__, flush=True)", "1 / 0"])
+def test_the_hook_of_a_script_is_told_its_error(tmp_path: Path, hook: str) -> None:
+    code = f"def hook(kind, error, frames):\n    {hook}\nsys.excepthook = hook\n"
+    ended = run(script(tmp_path, TRAIN.replace("loss =", code + "loss =")), "raise ValueError(loss)")
+    assert ended.returncode == 1 and "  what     ValueError: 10\n" in ended.stderr, ended.stderr
+    assert ended.stdout == ("" if hook == "1 / 0" else "HOOK ValueError\n")
+    assert ("Error in sys.excepthook:\n" in ended.stderr) is (hook == "1 / 0"), ended.stderr
+
+
+@pytest.mark.slow
 def test_the_end_of_ranks_that_are_at_a_breakpoint_is_no_failure(tmp_path: Path) -> None:
     with running("-n", "2", script(tmp_path, TRAIN + "else: breakpoint()\n"), "breakpoint()") as program:
         assert program.stderr is not None

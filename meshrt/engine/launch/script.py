@@ -17,7 +17,7 @@ from types import CodeType, ModuleType
 from meshrt.errors import UsageError
 from meshrt.files import without_runtime
 
-__all__ = ["Script"]
+__all__ = ["Script", "show"]
 
 
 class Script:
@@ -66,7 +66,7 @@ class Script:
         except SystemExit:
             raise
         except BaseException as error:
-            _show(error)
+            show(error)
             return 1
         return 0
 
@@ -121,7 +121,7 @@ def _spec_of(name: str) -> ModuleSpec:
     return spec
 
 
-def _show(error: BaseException) -> None:
+def show(error: BaseException) -> None:
     """Do what Python does with an error that nothing catches, without the frames that have run the script."""
     own = error.__traceback__ = without_runtime(error.__traceback__)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, own

@@ -81,7 +81,7 @@ def test_a_line_waits_only_where_others_may_print_the_same(bench: Bench) -> None
     bench.live.set_program(parse_shown("fold=off", ""))
     assert wait() == 0.0
     bench.live.set_program(None)
-    bench.mesh.prefixed = False
+    bench.mesh.script = True
     assert wait() == 0.0
 
 
