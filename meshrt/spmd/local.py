@@ -82,13 +82,10 @@ class _ScriptCall(MeshCall):
     __slots__ = ()
 
     def lose(self, losses: Sequence[Loss]) -> None:
-        failed = []
         for loss in losses:
             if loss.fate.exit_code == 0:
                 self.deliver(loss.position, Frame(RESULT, [self.call_id, None], b""))
-            else:
-                failed.append(loss)
-        if failed:
+        if failed := [loss for loss in losses if loss.fate.exit_code != 0]:
             super().lose(failed)
 
     def _produce(self) -> ValueMesh[None]:

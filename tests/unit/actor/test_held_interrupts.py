@@ -29,8 +29,9 @@ def test_one_before_the_script_interrupts_it_as_it_begins() -> None:
 def test_one_in_the_script_interrupts_it() -> None:
     hold_interrupts()
     with pytest.raises(KeyboardInterrupt), interruptible():
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         signal.raise_signal(signal.SIGINT)
+    with interruptible():
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_one_behind_it_interrupts_its_exit() -> None:
