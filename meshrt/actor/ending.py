@@ -1,4 +1,4 @@
-"""The interrupt that ends user code, the end of processes by user code, and SIGTERM while user code forks.
+"""The exceptions that end user code, and SIGTERM while user code forks.
 
 Until a forked child has put the system's handler back in place of the rank's, a SIGTERM would be lost in it: Python
 forgets what arrived during a fork. So the signal waits until the hooks of the fork have run.
@@ -6,24 +6,16 @@ forgets what arrived during a fork. So the signal waits until the hooks of the f
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
 import threading
-import traceback
-from typing import NoReturn
-
-from meshrt.files import without_runtime
-from meshrt.wire.codec import text_of
 
 __all__ = [
     "ActorEnds",
     "CallInterrupt",
     "StopInterrupt",
-    "end_forked_child",
     "ends_actor",
-    "exit_code",
     "hold_sigterm_in_forks",
 ]
 
@@ -64,29 +56,6 @@ def ends_actor(kind: type[BaseException]) -> bool:
     """
     cancelled = getattr(sys.modules.get("asyncio.exceptions"), "CancelledError", Exception)
     return not issubclass(kind, (*_CALL_ONLY, cancelled))
-
-
-def exit_code(error: BaseException | None) -> int:
-    """Return the exit code of an interpreter after ``error``; prints its message."""
-    if error is None:
-        return 0
-    with contextlib.suppress(OSError, ValueError):  # user code may have closed the streams
-        if not isinstance(error, SystemExit):
-            traceback.print_exception(error.with_traceback(without_runtime(error.__traceback__)))
-        elif error.code is None or isinstance(error.code, int):
-            return error.code or 0
-        else:
-            print(text_of(error.code), file=sys.stderr)
-    return 1
-
-
-def end_forked_child(error: BaseException | None) -> NoReturn:
-    """End a child that user code has forked and that came back, the way an interpreter ends."""
-    code = exit_code(error)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    os._exit(code & 0xFF)
 
 
 def hold_sigterm_in_forks() -> None:

@@ -20,9 +20,10 @@ from msgspec.structs import replace
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.described import name_taken
-from meshrt.actor.ending import ActorEnds, StopInterrupt, end_forked_child, ends_actor
+from meshrt.actor.ending import ActorEnds, StopInterrupt, ends_actor
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of
 from meshrt.actor.errors import describe_exception, number_failure, tell_stray
+from meshrt.actor.exiting import end_forked_child
 from meshrt.actor.reducing import REDUCE, Block, reduction, reduction_async
 from meshrt.actor.response import Response, ResponsePort
 from meshrt.actor.setup import SetUp

@@ -15,20 +15,23 @@ import atexit
 import contextlib
 import gc
 import io
+import os
+import signal
 import sys
 import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import NoReturn, TypeGuard
 
 from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.endpoint import forget_endpoints
-from meshrt.actor.held_interrupts import interruptible
+from meshrt.actor.script_signals import of_script
 from meshrt.files import RUNTIME_FILES, is_library_file
+from meshrt.uncaught import show_uncaught
 from meshrt.wire.codec import text_of
 
-__all__ = ["InterpreterExit", "note_modules"]
+__all__ = ["InterpreterExit", "end_forked_child", "exit_code", "note_modules"]
 
 _IO = io.IOBase.__mro__[1]  # the base of all files, that of Python's library and those of users: no ABC, which is slow
 
@@ -48,7 +51,10 @@ def note_modules() -> None:
 
 
 class InterpreterExit:
-    """Runs once, on the main thread. A `StopInterrupt`, or SIGINT, ends the step that runs, not those behind it."""
+    """Runs on the main thread: once, or for a script with `end_script` before.
+
+    A `StopInterrupt`, or SIGINT, ends the step that runs, not those behind it.
+    """
 
     def __init__(self) -> None:
         #: The step that runs; "": none does.
@@ -71,6 +77,13 @@ class InterpreterExit:
         Args:
             whole: False: an error is the reason, and the end is to be soon: only what loses no data.
         """
+        self._run(slice(None) if whole else slice(1, 3))
+
+    def end_script(self) -> None:
+        """Run the steps after which the names of the script still can be seen."""
+        self._run(slice(3))
+
+    def _run(self, those: slice) -> None:
         steps: list[tuple[str, Callable[[], object]]] = [
             ("threads", threading._shutdown),  # type: ignore[attr-defined]  # private, in all versions
             ("functions of atexit", atexit._run_exitfuncs),
@@ -79,9 +92,10 @@ class InterpreterExit:
             ("the end of modules (__del__)", _end_modules),
             ("the writing of open files", _flush_files),
         ]
-        for self._step, function in steps if whole else steps[1:3]:
+        for step, function in steps[those]:
             try:
-                with interruptible():
+                self._step = step
+                with of_script():
                     function()
             except StopInterrupt:
                 pass  # it was reported by its name when the grace was over
@@ -91,6 +105,36 @@ class InterpreterExit:
             except BaseException as error:  # the steps behind it are to run all the same
                 print(f"meshrt: {self._step} at the exit of this rank: {text_of(error)}", file=sys.stderr)
         self._step = ""
+
+
+def exit_code(error: BaseException | None) -> int:
+    """Return the exit code of an interpreter after ``error``; shows it as that does."""
+    if error is None:
+        return 0
+    with contextlib.suppress(OSError, ValueError):  # user code may have closed the streams
+        if not isinstance(error, SystemExit):
+            try:
+                show_uncaught(error)
+            except SystemExit as end:
+                return exit_code(end)
+        elif error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        else:
+            print(text_of(error.code), file=sys.stderr)
+    return 1
+
+
+def end_forked_child(error: BaseException | None) -> NoReturn:
+    """End a child that user code has forked and that came back, the way an interpreter ends."""
+    code = exit_code(error)
+    InterpreterExit().end_script()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    if isinstance(error, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code & 0xFF)
 
 
 def _others() -> list[threading.Thread]:

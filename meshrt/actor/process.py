@@ -34,10 +34,10 @@ from meshrt.actor.cancelling import Interrupting
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
 from meshrt.actor.described import described
-from meshrt.actor.ending import ActorEnds, StopInterrupt, exit_code, hold_sigterm_in_forks
+from meshrt.actor.ending import ActorEnds, StopInterrupt, hold_sigterm_in_forks
 from meshrt.actor.errors import describe_exception, tell_stray, type_name
 from meshrt.actor.execute import Executor
-from meshrt.actor.exiting import InterpreterExit
+from meshrt.actor.exiting import InterpreterExit, exit_code
 from meshrt.actor.faults import Supervise, failed_inits, lost_ranks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.inboxes import close_inboxes
@@ -351,7 +351,8 @@ class RankProcess:
 
     def _give_back_signals(self) -> None:
         """In a forked child."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGTERM) == self._on_term:  # not that of a script
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(MAIN_SIGNAL, signal.SIG_DFL)
 
     def _thread_excepthook(self, args: threading.ExceptHookArgs) -> None:

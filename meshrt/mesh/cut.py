@@ -20,10 +20,12 @@ class CutWork:
 
     Args:
         mesh: Its name.
+        script: It runs a script, which makes no calls.
     """
 
-    def __init__(self, mesh: str) -> None:
+    def __init__(self, mesh: str, *, script: bool = False) -> None:
         self._mesh = mesh
+        self._script = script
         #: The ranks on which a call was interrupted, by its actor and endpoint.
         self._calls: dict[tuple[str, str], set[int]] = {}
         #: How many calls had not begun, by rank; and the ranks with more than these.
@@ -75,9 +77,13 @@ class CutWork:
         if not lines:
             return ""
         when = "the end of the program" if at_exit else "its stop()"
-        hint = "to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)"
+        hint = (
+            ""
+            if self._script
+            else "\n  to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)"
+        )
         head = f"work of {self._mesh} was cut off: it had not ended {grace:g} s after {when}"
-        return "\n  ".join([head, *lines, hint])
+        return "\n  ".join([head, *lines]) + hint
 
     def _on(self, ranks: set[int]) -> str:
         killed = ranks & self._killed

@@ -94,6 +94,8 @@ class Lifecycle:
         if rank in record.fates:
             return
         fate = replace(fate, when=time.time_ns() / 1e9)
+        if fate.kind == "died" and record.script and record.stopped is not None and fate.signal == signal.SIGTERM:
+            fate = replace(fate, kind="stopped")  # its agent had not heard of the stop
         if fate.kind == "died" and record.stopped is not None:
             self._services.announce(f"{record.name} {record.place(rank)} {fate} while it was being stopped")
             if not record.grace:

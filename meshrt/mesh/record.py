@@ -167,7 +167,7 @@ class MeshRecord:
         self.interrupted = 0
         #: Seconds that its ranks have for what was sent before; 0: they were interrupted at once.
         self.grace = 0.0
-        self.cut = CutWork(name)
+        self.cut = CutWork(name, script=spec.script)
         self.stopped_agents: set[AgentLink] = set()
         self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
         self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}

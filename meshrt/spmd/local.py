@@ -5,7 +5,8 @@ so all tools see an ordinary actor. The first failure ends the call, and so all 
 started again, if restarts are left.
 
 Ctrl-C and SIGTERM are passed on to the scripts, which have `_GRACE` to end; a second one ends them at once. SIGHUP and
-SIGQUIT are SIGTERM for a script, which would be killed by them without a word.
+SIGQUIT are SIGTERM for a script, which would be killed by them without a word. Where a script fails,
+SIGTERM is sent to the others.
 """
 
 from __future__ import annotations
@@ -46,8 +47,6 @@ __all__ = ["run"]
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 #: Seconds for what the script does then: a checkpoint, say.
 _GRACE = 30.0
-#: Seconds for the exit of a script that has ended: its threads and functions of `atexit` take as long as they do.
-_EXIT = 1e9
 #: Seconds after which it is said that this is waited for; of other signals than Ctrl-C it is said at once.
 _TOLD = 1.0
 
@@ -88,6 +87,11 @@ class _ScriptCall(MeshCall):
         if failed := [loss for loss in losses if loss.fate.exit_code != 0]:
             super().lose(failed)
 
+    def unended(self) -> list[int]:
+        """Return the ranks on which the script has not ended."""
+        ended = {position for position, *_ in (*self._failed, *self._lost)}
+        return [position for position in self._missing() if position not in ended]
+
     def _produce(self) -> ValueMesh[None]:
         self._check()
         return ValueMesh(self._target.shape, [None] * len(self._frames))
@@ -99,17 +103,11 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
     for attempt in range(max_restarts + 1):
         spec = _spec(sizes, run_id, attempt, max_restarts)
         with start_mesh(spec, Hosts()) as mesh:
-            main = mesh.spawn(ACTOR, Main, rank=True)
-            main.initialized.get()  # from here on a signal interrupts the script, or nothing
             try:
-                send_call(main._target, "run", (words,), {}, _ScriptCall).get()
-                mesh._begin_stop(_EXIT).get()
+                _run_once(words, mesh, ended_by)
                 return
-            except KeyboardInterrupt as error:
-                _pass_on(ended_by[0], mesh, error)
-                raise
             except MeshError as error:
-                first = one_line(str(error).partition("\n")[0], 200)
+                first = _headline(error)
                 if attempt == max_restarts:
                     for each in ends:
                         error.add_note(each)
@@ -119,22 +117,36 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
                 print(f"meshrt: {said}: {first}", file=sys.stderr, flush=True)
 
 
-def _pass_on(number: signal.Signals, mesh: ProcMesh, error: KeyboardInterrupt) -> None:
-    """Have the script end on all ranks, as a signal was to end this process."""
+def _run_once(words: list[str], mesh: ProcMesh, ended_by: Sequence[signal.Signals]) -> None:
+    target = mesh.spawn(ACTOR, Main, rank=True).get()._target  # from here on a signal is for the script
+    call = _ScriptCall(target.runtime().driver, target, "run")
+    try:
+        send_call(target, "run", (words,), {}, lambda *_: call).get()
+    except (KeyboardInterrupt, MeshError) as error:
+        _pass_on(signal.SIGTERM if isinstance(error, MeshError) else ended_by[0], mesh, call, error)
+        raise
+
+
+def _pass_on(number: signal.Signals, mesh: ProcMesh, call: _ScriptCall, error: BaseException) -> None:
+    """Have the script end on all ranks, as a signal was to end this process, or as it has failed on some."""
     mesh._tell_failed(error)  # where its ranks are, before they end
-    exits = mesh._stopped is not None  # with `_EXIT`, which this does not make shorter
     stopped = mesh._begin_stop(_GRACE)
-    for pid in filter(None, (about(mesh._mesh_id, rank)[1] for rank in mesh._own_shape.ndslice)):
+    for pid in filter(None, (about(mesh._mesh_id, rank)[1] for rank in call.unended())):
         with contextlib.suppress(ProcessLookupError):  # it has ended
             os.kill(pid, signal.SIGINT if number is signal.SIGINT else signal.SIGTERM)
+    failed = isinstance(error, MeshError)
     try:
-        stopped.get(_TOLD if number is signal.SIGINT else 0.0)
+        stopped.get(_TOLD if failed or number is signal.SIGINT else 0.0)
     except CallTimeout:
         said = f"the script has {_GRACE:g} s to end after {number.name}; a second signal ends it at once"
+        if failed:
+            said = f"{_headline(error)}; the script has {_GRACE:g} s to end on all ranks, Ctrl-C ends it at once"
         print(f"meshrt: {said}", file=sys.stderr, flush=True)
-        with contextlib.suppress(CallTimeout):
-            stopped.get(_GRACE if exits else None)
-        mesh._begin_stop(0.0).get()
+        stopped.get()
+
+
+def _headline(error: BaseException) -> str:
+    return one_line(str(error).partition("\n")[0], 200)
 
 
 def _spec(sizes: dict[str, int], run_id: str, attempt: int, max_restarts: int) -> MeshSpec:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from meshrt.actor.held_interrupts import hold_interrupts, interruptible
-from meshrt.engine.launch.script import Script, show
+from meshrt.actor.ending import ActorEnds, CallInterrupt
+from meshrt.actor.exiting import InterpreterExit
+from meshrt.actor.script_signals import hold_signals, of_script
+from meshrt.engine.launch.script import Script
 from meshrt.transport.process import current_runtime, has_runtime
+from meshrt.uncaught import show_uncaught
 
 if TYPE_CHECKING:
     from meshrt.mesh.typed import Actor, endpoint
@@ -38,51 +36,48 @@ class Main(Actor):
 
     def __init__(self, *, rank: bool = False) -> None:
         if rank:
-            hold_interrupts()
-            signal.signal(signal.SIGTERM, functools.partial(_on_term, signal.getsignal(signal.SIGTERM)))
+            hold_signals()
 
     @endpoint
     def run(self, words: Sequence[str]) -> None:
-        """Run a script as ``python WORDS`` does.
+        """Run a script as ``python WORDS`` does, to the end of its threads and of its functions of `atexit`.
 
         Raises:
             SystemExit: The script has ended with another status than 0; it ends the process.
             KeyboardInterrupt: It was interrupted, and not as the mesh is being stopped.
         """
         try:
-            with interruptible():
-                Script(words).execute()
+            with of_script():
+                _execute(words)
+                InterpreterExit().end_script()
         except SystemExit as end:
-            if end.code not in (None, 0) and not _is_stopped(_EXITS):
+            if not _is_good(end.code) and not _is_stopped(_EXITS):
                 raise
-        except KeyboardInterrupt as error:
+        except KeyboardInterrupt:
             if not _is_stopped(_STOPS):
-                _call_hook(error)
                 raise
         except Exception as error:
             bdb = sys.modules.get("bdb")
             if bdb is None or not isinstance(error, bdb.BdbQuit) or not _is_stopped(0.0):  # at a prompt
-                _call_hook(error)
                 raise
 
 
-def _on_term(of_rank: object, number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a script at once, as without a handler; where the mesh is being stopped it interrupts the script."""
-    if not _is_stopped(_STOPS):
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    if callable(of_rank):
-        of_rank(number, frame)
+def _execute(words: Sequence[str]) -> None:
+    """Run the script. Its `sys.excepthook` is called; in the place of Python's own there is the report."""
+    try:
+        Script(words).execute()
+    except (SystemExit, ActorEnds, CallInterrupt) as end:
+        if not isinstance(end, SystemExit) or not _is_good(end.code):
+            raise
+    except BaseException as error:
+        if sys.excepthook is not sys.__excepthook__ and has_runtime():  # a forked child calls it as it ends
+            show_uncaught(error)
+        raise
 
 
-def _call_hook(error: BaseException) -> None:
-    """Show an error as the script has asked for; without a hook of its own the report takes the place of Python's."""
-    if sys.excepthook is not sys.__excepthook__:
-        try:
-            show(error)
-        except Exception:
-            print("Error in sys.excepthook:", file=sys.stderr)
-            traceback.print_exc()
+def _is_good(code: object) -> bool:
+    """Whether the status of a process that ends by `sys.exit(code)` is 0."""
+    return code is None or (isinstance(code, int) and code & 0xFF == 0)
 
 
 def _is_stopped(seconds: float) -> bool:

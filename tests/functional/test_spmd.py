@@ -237,66 +237,6 @@ def test_a_signal_reaches_the_script_on_all_ranks(tmp_path: Path, number: signal
     wait_until(lambda: not marked_processes())
 
 
-INTERRUPTED = """
-from meshrt.actor.control import ControlThread
-settle = ControlThread.settle
-def interrupted(self, seconds):
-    os.kill(os.getpid(), signal.SIGINT)
-    settle(self, seconds)
-ControlThread.settle = interrupted
-"""
-
-
-@pytest.mark.slow
-def test_a_signal_behind_the_script_has_no_effect(tmp_path: Path) -> None:
-    ended = run(script(tmp_path, TRAIN + INTERRUPTED), "pass")
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
-@pytest.mark.slow
-def test_threads_of_a_script_that_has_ended_are_waited_for(tmp_path: Path) -> None:
-    """For longer than the five seconds that an actor has."""
-    late = "import threading\nthreading.Thread(target=lambda: (time.sleep(7), print('late', flush=True))).start()\n"
-    ended = run(script(tmp_path, TRAIN + late), "pass")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "late\nlate\n", "")
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: Path) -> None:
-    thread = "import threading\nthreading.Thread(target=time.sleep, args=(600,)).start()\n"
-    code = TRAIN + thread + "print('over', flush=True)"
-    with running("-n", "2", script(tmp_path, code), "pass") as program:
-        assert program.stdout is not None
-        assert [program.stdout.readline() for _ in range(2)] == ["over\n"] * 2
-        program.send_signal(signal.SIGINT)
-        _, err = program.communicate(timeout=60)
-    assert program.returncode == -signal.SIGINT and "FAILED" not in err and "cut off" not in err, err
-    assert err.count("interrupted at the exit of this rank: thread 'Thread-1 (sleep)', which is not a daemon") == 2, err
-
-
-@pytest.mark.slow
-def test_a_process_that_exits_at_once_with_status_0_ends_well(tmp_path: Path) -> None:
-    ended = run(script(tmp_path, TRAIN + "time.sleep(1)\nprint('end', flush=True)\n"), "os._exit(0)")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "end\n", "")
-
-
-@pytest.mark.slow
-def test_sigterm_to_one_rank_ends_it_as_without_meshrt(tmp_path: Path) -> None:
-    ended = run(script(tmp_path, TRAIN + "time.sleep(600)\n"), "os.kill(os.getpid(), signal.SIGTERM); time.sleep(600)")
-    assert ended.returncode == 1 and "rank 1 (hosts=0, gpus=1)" in ended.stderr, ended.stderr
-    assert "  what     was killed by SIGTERM\n" in ended.stderr, ended.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hook", ["print('HOOK', kind.__name__, flush=True)", "1 / 0"])
-def test_the_hook_of_a_script_is_told_its_error(tmp_path: Path, hook: str) -> None:
-    code = f"def hook(kind, error, frames):\n    {hook}\nsys.excepthook = hook\n"
-    ended = run(script(tmp_path, TRAIN.replace("loss =", code + "loss =")), "raise ValueError(loss)")
-    assert ended.returncode == 1 and "  what     ValueError: 10\n" in ended.stderr, ended.stderr
-    assert ended.stdout == ("" if hook == "1 / 0" else "HOOK ValueError\n")
-    assert ("Error in sys.excepthook:\n" in ended.stderr) is (hook == "1 / 0"), ended.stderr
-
-
 @pytest.mark.slow
 def test_the_end_of_ranks_that_are_at_a_breakpoint_is_no_failure(tmp_path: Path) -> None:
     with running("-n", "2", script(tmp_path, TRAIN + "else: breakpoint()\n"), "breakpoint()") as program:

@@ -90,6 +90,7 @@ class Console:
         self._last_flush = time.monotonic()
         self._unfinished = False
         self._lines: queue.SimpleQueue[str | Released | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         #: The last one that is to be raised, and the one that is being raised.
         self._requested: Released | None = None
         self._released: Released | None = None
@@ -156,9 +157,10 @@ class Console:
     def release(self, *, closing: bool) -> None:
         """End the prompt and everything that runs in it, at any depth. Any thread."""
         self.released = True
-        before = self._requested
-        self._requested = Released(closing=closing or (before is not None and before.closing))
-        self._lines.put(self._requested)
+        with self._lock:
+            before = self._requested
+            self._requested = Released(closing=closing or (before is not None and before.closing))
+            self._lines.put(self._requested)
         cancel = self.cancel
         if cancel is not None:
             cancel()

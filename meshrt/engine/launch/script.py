@@ -15,9 +15,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from meshrt.errors import UsageError
-from meshrt.files import without_runtime
+from meshrt.uncaught import show_uncaught
 
-__all__ = ["Script", "show"]
+__all__ = ["Script"]
 
 
 class Script:
@@ -66,7 +66,7 @@ class Script:
         except SystemExit:
             raise
         except BaseException as error:
-            show(error)
+            show_uncaught(error)
             return 1
         return 0
 
@@ -119,12 +119,3 @@ def _spec_of(name: str) -> ModuleSpec:
     if spec is None or not hasattr(spec.loader, "get_code"):
         raise UsageError(f"there is no module {name}, or it cannot be run")
     return spec
-
-
-def show(error: BaseException) -> None:
-    """Do what Python does with an error that nothing catches, without the frames that have run the script."""
-    own = error.__traceback__ = without_runtime(error.__traceback__)
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, own
-    if sys.version_info >= (3, 12):
-        sys.last_exc = error
-    sys.excepthook(type(error), error, own)

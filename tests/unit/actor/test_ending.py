@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshrt.actor.ending import exit_code
+from meshrt.actor.exiting import exit_code
 
 
 class Text:
