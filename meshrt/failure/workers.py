@@ -22,6 +22,7 @@ from pathlib import Path
 
 from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Plain
+from meshrt.transport.paths import closed_after
 
 __all__ = ["EVIDENCE", "NOTED_WITHIN", "Word", "cause_of", "locked", "others_of", "own_rank", "second_of"]
 
@@ -143,8 +144,7 @@ def locked(path: Path) -> Iterator[None]:
     If it does not get the lock within `_LOCK_MAX` seconds (a file system that does not lock folders, a worker that was
     stopped while it held the lock), it goes on without: two words in the wrong order are better than none.
     """
-    folder = os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closed_after(os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as folder:
         deadline = time.monotonic() + _LOCK_MAX
         while time.monotonic() < deadline:
             try:
@@ -155,5 +155,3 @@ def locked(path: Path) -> Iterator[None]:
             except OSError:
                 break
         yield
-    finally:
-        os.close(folder)

@@ -7,7 +7,6 @@ given back, never while bytes are copied. A thread that must not wait tries it, 
 from __future__ import annotations
 
 import functools
-import os
 import secrets
 from collections.abc import Callable, Sequence
 
@@ -20,6 +19,7 @@ from meshrt.store.messages import GiveBack, Grant, Granted, Publish, Published, 
 from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
 from meshrt.transport.interrupts import installed
+from meshrt.transport.paths import closed_after
 
 __all__ = ["Arenas"]
 
@@ -144,13 +144,10 @@ class Arenas:
         if key not in self._arenas:
 
             def publish(chunk: Chunk) -> None:
-                descriptor = open_for_reading(chunk.descriptor)
-                try:
+                with closed_after(open_for_reading(chunk.descriptor)) as descriptor:
                     registrar.ask(
                         lambda number: Publish(number, chunk.id, chunk.mapping.size), Published, send=[descriptor]
                     )
-                finally:
-                    os.close(descriptor)
 
             def grant(size: int) -> None:
                 if size > 0:

@@ -15,6 +15,7 @@ from meshrt.store.lease import Loan, Received
 from meshrt.store.mapping import Copies, Mapping
 from meshrt.store.messages import Import, Imported, Take, Taken
 from meshrt.store.registrars import Registrars
+from meshrt.transport.paths import closed_after
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import STORED
 
@@ -76,10 +77,8 @@ class Borrower:
         if own is not None:
             return Mapping(own.descriptor, loan.size, private=True, offset=loan.start)
         descriptor, _ = self._registrars.of(loan.agent_pid).chunks.fetch(loan.chunk)
-        try:
+        with closed_after(descriptor):
             return Mapping(descriptor, loan.size, private=True, offset=loan.start)
-        finally:
-            os.close(descriptor)
 
     def take(self, loan: Loan) -> Loan:
         """Hold a segment once more, on this machine: what is on another one, this host's store fetches for all.

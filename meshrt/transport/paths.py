@@ -14,9 +14,10 @@ import os
 import pwd
 import stat
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["NotTrusted", "in_proc", "is_trusted", "open_parent"]
+__all__ = ["NotTrusted", "closed_after", "in_proc", "is_trusted", "open_parent"]
 
 #: Links that are followed in one path, as the kernel does.
 _LINKS_MAX = 40
@@ -42,6 +43,15 @@ def in_proc(facts: os.stat_result) -> bool:
         return facts.st_dev == os.stat("/proc/self").st_dev
     except FileNotFoundError:  # not mounted
         return False
+
+
+@contextlib.contextmanager
+def closed_after(descriptor: int) -> Iterator[int]:
+    """Context with a descriptor, which is closed at its end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def open_parent(path: Path, *, guarded: bool = False, make: bool = False) -> tuple[int, str]:
@@ -117,10 +127,8 @@ def _mount(path: Path) -> None:
 
 
 def _read_link(entry: int) -> Path:
-    try:
+    with closed_after(entry):
         return Path(os.readlink("", dir_fd=entry))
-    finally:
-        os.close(entry)
 
 
 def _check_guarded(directory: int, shown: Path) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from meshrt.errors import UsageError
-from meshrt.transport.paths import NotTrusted, open_parent
+from meshrt.transport.paths import NotTrusted, closed_after, open_parent
 
 __all__ = [
     "is_temporary",
@@ -68,13 +68,10 @@ def make_runtime_base(tell: Tell = _ignore) -> Path:
     """
     base = _runtime_base(tell)
     try:
-        parent = _open_guarded(base.parent, make=True)
-        try:
+        with closed_after(_open_guarded(base.parent, make=True)) as parent:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(base.name, 0o700, dir_fd=parent)
             _verify(base, os.stat(base.name, dir_fd=parent, follow_symlinks=False))
-        finally:
-            os.close(parent)
     except OSError as error:
         why = f"{base} cannot be made: {error.strerror}; set MESHRT_RUNTIME_DIR to a directory of your own"
         raise UsageError(why) from None

@@ -15,6 +15,8 @@ import os
 import select
 from pathlib import Path
 
+from meshrt.transport.paths import closed_after
+
 __all__ = ["RootPipe", "open_root_pipe", "signal_at_end"]
 
 
@@ -57,11 +59,9 @@ class RootPipe:
 
 def _open_to_write(path: Path) -> int:
     """Open a pipe that has no reader yet, only to write: as long as it has none the kernel says so (POLLERR)."""
-    both = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # Linux does not wait for a reader here
-    try:
+    # Linux does not wait for a reader here.
+    with closed_after(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)):
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    finally:
-        os.close(both)
 
 
 def open_root_pipe(directory: str | Path) -> int:

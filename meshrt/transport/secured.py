@@ -33,6 +33,7 @@ from typing import cast
 
 from meshrt.transport.link import SILENCE_LOOK_SECONDS, Connection, Link
 from meshrt.transport.liveness import ROOT_SECONDS, Silence
+from meshrt.transport.paths import closed_after
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.frames import Frame, FrameDecoder
 
@@ -328,12 +329,9 @@ def _context(own: Certificate, server: bool) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=own.certificate.decode("ascii"))
     # `ssl` reads keys from files only: one in memory, which has no name.
-    file = os.memfd_create("meshrt-key", os.MFD_CLOEXEC)
-    try:
+    with closed_after(os.memfd_create("meshrt-key", os.MFD_CLOEXEC)) as file:
         os.write(file, own.certificate + own.key)
         context.load_cert_chain(f"/proc/self/fd/{file}")
-    finally:
-        os.close(file)
     if server:
         context.num_tickets = 0  # no session is resumed: nothing comes but what the peer sends
     return context

@@ -21,6 +21,7 @@ from meshrt.escapes import escaped
 from meshrt.show.colours import painted, prompt_painted, wants_colours
 from meshrt.show.paging import write_paged
 from meshrt.show.streams import write_out
+from meshrt.transport.paths import closed_after
 from meshrt.transport.places import state_directory
 from meshrt.transport.writing import open_private
 
@@ -327,11 +328,8 @@ def _history() -> Any:
     path = state / "debug_history"
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
+        with closed_after(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)) as descriptor:
             os.fchmod(descriptor, 0o600)
-        finally:
-            os.close(descriptor)
     except OSError:
         return InMemoryHistory()
     return FileHistory(str(path))

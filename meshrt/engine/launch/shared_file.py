@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.errors import UsageError
-from meshrt.transport.paths import open_parent
+from meshrt.transport.paths import closed_after, open_parent
 from meshrt.transport.writing import write_atomic
 
 __all__ = ["DIRECTORY", "SharedFile", "directory_of"]
@@ -55,13 +55,11 @@ class SharedFile:
             return None
         finally:
             os.close(parent)
-        try:
+        with closed_after(file):
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
                 raise UsageError(f"{self.path} is not a file of this user alone (mode {stat.S_IMODE(facts.st_mode):o})")
             data = os.read(file, _MOST)
-        finally:
-            os.close(file)
         try:
             return bytes.fromhex(data.decode("ascii"))
         except ValueError:
