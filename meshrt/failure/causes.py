@@ -136,10 +136,8 @@ class _Known:
 
     def __init__(self, records: list[FailureRecord]) -> None:
         self.records = records
-        self.of_rank: dict[tuple[str, int], list[FailureRecord]] = {}
-        for record in records:
-            for rank in {record.rank, *record.ranks}:
-                self.of_rank.setdefault((record.mesh_id, rank), []).append(record)
+        members = ((record, {record.rank, *record.ranks}) for record in records)
+        self.of_rank = by_key(((record.mesh_id, rank), record) for record, ranks in members for rank in ranks)
 
 
 def _was_over(record: FailureRecord, since: int) -> bool:
@@ -281,10 +279,7 @@ def _was_noticed_late(other: FailureRecord, record: FailureRecord) -> bool:
 
 
 def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verdict:
-    groups: dict[object, list[FailureRecord]] = {}
-    for record in records:
-        if id(record) not in causes:
-            groups.setdefault(_alike(record), []).append(record)
+    groups = by_key((_alike(record), record) for record in records if id(record) not in causes)
     missing = {
         (cause.about.mesh_id, cause.about.rank): cause.about
         for cause in causes.values()

@@ -161,12 +161,11 @@ class _Report:
 
     def _healthy(self) -> Iterator[str]:
         # Includes failures that the verdict ignores: a rank that had ended before has no stack.
-        failed: dict[str, set[int]] = {}
-        for record in self._incident.records:
-            failed.setdefault(record.mesh_id, set()).update(record.members)
-        for mesh_id, ranks in self._hang.reached.items() if self._hang is not None else ():
-            failed.setdefault(mesh_id, set()).update(ranks)
-        count = sum(len(set(mesh.alive) - failed.get(mesh.mesh_id, set())) for mesh in self._incident.meshes)
+        failed = {(record.mesh_id, rank) for record in self._incident.records for rank in record.members}
+        if self._hang is not None:
+            failed.update((mesh_id, rank) for mesh_id, ranks in self._hang.reached.items() for rank in ranks)
+        alive = {(mesh.mesh_id, rank) for mesh in self._incident.meshes for rank in mesh.alive}
+        count = len(alive - failed)
         if not count:
             return
         yield f"DID NOT FAIL  {counted(count, 'rank')}; where they were {self._age()}:"

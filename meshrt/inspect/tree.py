@@ -20,6 +20,7 @@ from meshrt.inspect.shortening import short_path
 from meshrt.inspect.standstill import Standstill, reached, standstill
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waittext import doing, waits_of
+from meshrt.program.groups import by_key
 from meshrt.program.waits import SCRIPT, Key, Waiter, WaitGraph
 from meshrt.program.words import IDLE, NOT_RUNNING, RUNNING, silence, why_unanswered
 from meshrt.selection import Shape
@@ -100,11 +101,9 @@ class Stacks:
                 if record.kind == "actor" and record.name == "MainThread":
                     mesh.first_actor = record.actor
         elif group.kind == "silent":
-            alike: dict[tuple[tuple[int, str], ...], set[int]] = {}
-            for rank in ranks:
-                alike.setdefault(tuple(self._actors(group.mesh_id, rank).items()), set()).add(rank)
+            alike = by_key((tuple(self._actors(group.mesh_id, rank).items()), rank) for rank in ranks)
             for actors, members in alike.items():
-                self._add_silent(mesh, group, members, dict(actors))
+                self._add_silent(mesh, group, set(members), dict(actors))
         else:
             mesh.without.setdefault((group.kind, group.why), set()).update(ranks)
 

@@ -9,6 +9,7 @@ from meshrt.inspect.merged import CallWait, ChainEnd, Party, Unread, WaitChain, 
 from meshrt.inspect.records import Record
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
+from meshrt.program.groups import by_key
 from meshrt.program.waits import CERTAIN_SECONDS, SCRIPT, Chain, Key, Mismatch, WaitGraph, targets_of
 from meshrt.program.words import BLOCKED, IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
@@ -98,22 +99,19 @@ def unread_lines(found: Waits) -> list[str]:
 
 
 def _unread(errors: Iterable[UnreadError], names: Mapping[str, str]) -> list[Unread]:
-    found: dict[tuple[str, str, str, str], set[int]] = {}
-    for each in errors:
-        found.setdefault((each.mesh_id, each.actor, each.endpoint, each.error), set()).add(each.rank)
+    found = by_key(((each.mesh_id, each.actor, each.endpoint, each.error), each.rank) for each in errors)
     told = []
-    for (mesh_id, actor, endpoint, error), ranks in list(found.items())[-_UNREAD:]:
+    for (mesh_id, actor, endpoint, error), raised in list(found.items())[-_UNREAD:]:
+        ranks = sorted(set(raised))
         where = f"{names.get(mesh_id) or mesh_id} {_named(fold_ranks(ranks), len(ranks))}"
         text = f"an error that nobody has read: {actor}.{endpoint}() raised on {where}: {error}"
-        told.append(Unread(mesh_id, actor, sorted(ranks), len(ranks), endpoint, error, text))
+        told.append(Unread(mesh_id, actor, ranks, len(ranks), endpoint, error, text))
     return told
 
 
 def _parties(keys: Iterable[Key]) -> list[Party]:
-    found: dict[tuple[str, str], set[int]] = {}
-    for mesh_id, rank, actor in keys:
-        found.setdefault((mesh_id, actor), set()).add(rank)
-    return [Party(mesh_id, actor, sorted(ranks - {SCRIPT[1]}), len(ranks)) for (mesh_id, actor), ranks in found.items()]
+    found = by_key(((mesh_id, actor), rank) for mesh_id, rank, actor in dict.fromkeys(keys))
+    return [Party(*whose, sorted({*ranks} - {SCRIPT[1]}), len(ranks)) for whose, ranks in found.items()]
 
 
 def _mismatch(found: Mismatch) -> WaitChain:

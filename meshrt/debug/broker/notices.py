@@ -15,6 +15,7 @@ from meshrt.debug.operations import Notice
 from meshrt.debug.protocol import STOPPED
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
+from meshrt.program.groups import by_key
 from meshrt.program.targets import Actor, Targets
 from meshrt.selection import fold_ranks
 from meshrt.show.text import since
@@ -169,10 +170,10 @@ def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]
 
     Ranks that are stopped at an exception have a line of their own.
     """
-    by_key = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
+    named = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
     groups: dict[tuple[str, str, int], list[Session]] = {}
     for session in sessions:
-        actor = by_key.get((session.key.mesh_id, session.key.actor, session.key.thread))
+        actor = named.get((session.key.mesh_id, session.key.actor, session.key.thread))
         label = actor.label if actor is not None else session.name
         size = len(actor.views) if actor is not None else 0
         verb = "failed" if session.at.reason == "post-mortem" else "stopped"
@@ -204,10 +205,8 @@ def _numbers(sessions: Iterable[Session]) -> list[int]:
 
 def _condition(sessions: Sequence[Session]) -> str:
     """Return the error of a breakpoint's condition: if ranks differ, the most frequent one and its ranks; or ""."""
-    by_error: dict[str, list[int]] = {}
-    for session in sessions:
-        if session.at.breakpoint and session.at.error:
-            by_error.setdefault(session.at.error, []).append(session.key.rank)
+    failing = (session for session in sessions if session.at.breakpoint and session.at.error)
+    by_error = by_key((session.at.error, session.key.rank) for session in failing)
     if not by_error:
         return ""
     error, ranks = max(by_error.items(), key=lambda item: len(item[1]))
