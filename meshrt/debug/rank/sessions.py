@@ -168,10 +168,7 @@ class RankSessions:
     def of_thread(self, ident: int) -> RankSession | None:
         """Return the session of a thread: the one at a prompt or at work on a line, or else the one that traces it."""
         sessions = [session for session in self if session.ident == ident]
-        for session in sessions:
-            if session.stopped:
-                return session
-        return next((session for session in sessions if session.wants_trace), next(iter(sessions), None))
+        return min(sessions, key=lambda each: 0 if each.stopped else 1 if each.wants_trace else 2, default=None)
 
     def busy(self) -> RankSession | None:
         """Return a session that is stopped or steps: its thread is not free. Any thread."""
