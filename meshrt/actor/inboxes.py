@@ -112,10 +112,8 @@ class Inbox:
                 _give(waiter, message)
 
     def _next_message(self) -> Arrived | None:
-        for messages in (self._returned, self._messages):
-            if messages:
-                return messages.popleft()
-        return None
+        messages = self._returned or self._messages
+        return messages.popleft() if messages else None
 
     def count_own(self, size: int, limit: int) -> bool:
         """Count bytes that this process itself has sent here, or (negative) that were taken. False: above the limit."""
