@@ -264,10 +264,8 @@ def _end_of_one(text: str, start: int) -> int:
 
 def _end_of_text(text: str, place: int, quote: str, slashes: int) -> int:
     """Return where a quoted text ends: an escaped quote has more slashes before it than the opening quote."""
-    for end in _QUOTES[quote].finditer(text, place):
-        if len(end[1]) <= slashes:
-            return end.end()
-    return len(text)
+    ends = (end.end() for end in _QUOTES[quote].finditer(text, place) if len(end[1]) <= slashes)
+    return next(ends, len(text))
 
 
 def _end_of_brackets(text: str, place: int) -> int:

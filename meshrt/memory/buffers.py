@@ -78,11 +78,8 @@ class Buffers:
 
     def kind(self, cls: type) -> str:
         """Return how the memory of objects of a class is found: ``"ndarray"``, ``"mmap"``, ...; "" for others."""
-        for base in bases(cls):  # by identity: a metaclass may define ==
-            for known, kind in self._kinds:
-                if base is known:
-                    return kind
-        return ""
+        # By identity: a metaclass may define ==.
+        return next((kind for base in bases(cls) for known, kind in self._kinds if base is known), "")
 
     def memory(self, kind: str, value: Any) -> Memory:
         """Return what ``value`` holds, given its `kind`. Raises whatever numpy or torch raise."""

@@ -90,11 +90,10 @@ class Timelines:
         return {mesh_id: tuple(ranks) for mesh_id, ranks in found.items()}
 
     def _alive(self, recording: _Recording) -> dict[str, list[int]]:
-        alive = {}
-        for mesh in self._services.meshes():
-            alive[mesh.mesh_id] = [
-                rank for rank in mesh.alive if rank in mesh.pids and recording.has(mesh.mesh_id, rank)
-            ]
+        alive = {
+            mesh.mesh_id: [rank for rank in mesh.alive if rank in mesh.pids and recording.has(mesh.mesh_id, rank)]
+            for mesh in self._services.meshes()
+        }
         return {mesh_id: ranks for mesh_id, ranks in alive.items() if ranks}
 
     async def _ask(self, recording: _Recording, operation: GroupedOperation[None, None]) -> list[Missing]:
