@@ -312,24 +312,6 @@ class _Room(Settled[None]):
         return None if self.finished else self._waits
 
 
-class _Answer:
-    """The answer to a message."""
-
-    kept: Sequence[object] = ()
-
-    def __init__(self, sender: _Sender, number: int) -> None:
-        self._sender = sender
-        self._number = number
-
-    def deliver(self, _position: int, _frame: Frame) -> None:
-        """See `meshrt.transport.outlink.Receiver`."""
-        self._sender.taken(self._number)
-
-    def lose(self, losses: Sequence[Loss]) -> None:
-        """As `deliver`."""
-        self._sender.lost(losses[0].fate)
-
-
 class _Watch:
     """The end of the receiver. It keeps the sender, which is of one port, until then."""
 
@@ -345,6 +327,18 @@ class _Watch:
     def lose(self, losses: Sequence[Loss]) -> None:
         """As `deliver`."""
         self._sender.lost(losses[0].fate)
+
+
+class _Answer(_Watch):
+    """The answer to a message, or the end of the receiver before that."""
+
+    def __init__(self, sender: _Sender, number: int) -> None:
+        super().__init__(sender)
+        self._number = number
+
+    def deliver(self, _position: int, _frame: Frame) -> None:
+        """See `meshrt.transport.outlink.Receiver`."""
+        self._sender.taken(self._number)
 
 
 #: By the number of the port; all ports of a number share one, and keep it.
