@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from meshrt.errors import UsageError
+from meshrt.mesh.default_engine import default_engine
 from meshrt.selection import Shape, Slice
 
 if TYPE_CHECKING:
     from meshrt.mesh.engine import Engine
 
-__all__ = ["Hosts", "first_ranks"]
+__all__ = ["Hosts", "first_ranks", "on_this_machine"]
 
 
 class Hosts(NamedTuple):
@@ -29,6 +30,15 @@ class Hosts(NamedTuple):
     size: int | None = None
     mesh_id: str = ""
     members: tuple[int, ...] = ()
+
+
+def on_this_machine() -> Hosts:
+    """Return the host of the script, also where the default engine places meshes on other ones."""
+    if default_engine() is None:
+        return Hosts()
+    from meshrt.mesh.placement import local_engine  # start-up: only where meshes are placed on other hosts, too
+
+    return Hosts(local_engine())
 
 
 def first_ranks(shape: Shape, host_of: Callable[[int], int]) -> Shape:

@@ -15,11 +15,10 @@ from meshrt.actor.replacing import replacement_of
 from meshrt.errors import UsageError
 from meshrt.mesh.actor_mesh import ActorMesh
 from meshrt.mesh.block import Block, check_grace
-from meshrt.mesh.default_engine import default_engine
 from meshrt.mesh.engine import engine_of
 from meshrt.mesh.environment import EnvOption
 from meshrt.mesh.future import Future, done
-from meshrt.mesh.hosts import Hosts, first_ranks
+from meshrt.mesh.hosts import Hosts, first_ranks, on_this_machine
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.sending import pack_init, send_init
@@ -49,16 +48,10 @@ Setup = Callable[[], object] | None
 def this_host() -> HostMesh:
     """Return the host that this process runs on, as a mesh without dimensions: in a rank, that of the rank."""
     if not has_runtime() or current_runtime().is_root:
-        return HostMesh(start_mesh, Shape.unity(), Hosts(_local_engine() if default_engine() is not None else None))
+        return HostMesh(start_mesh, Shape.unity(), on_this_machine())
     runtime = current_runtime()
     rank = Shape((), Slice(offset=runtime.rank, sizes=(), strides=()))
     return HostMesh(start_mesh, rank, Hosts(mesh_id=runtime.mesh_id), (runtime.host,))
-
-
-def _local_engine() -> Engine:
-    from meshrt.mesh.placement import local_engine  # start-up: only where meshes are placed on other hosts, too
-
-    return local_engine()
 
 
 def host_mesh(hosts: int, engine: Engine | str | None = None) -> HostMesh:

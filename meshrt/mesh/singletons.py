@@ -12,21 +12,16 @@ It is a process of its own on the script's host, which no rank owns: it ends wit
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from meshrt.errors import UsageError
-from meshrt.mesh.default_engine import default_engine
-from meshrt.mesh.hosts import Hosts
+from meshrt.mesh.hosts import on_this_machine
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
-
-if TYPE_CHECKING:
-    from meshrt.mesh.engine import Engine
 
 __all__ = ["Singletons"]
 
@@ -65,16 +60,10 @@ class Singletons:
             if record is not None and record.stopped is None:
                 self._stopping.stop(record.mesh_id, 0.0)  # its process has ended: tools show it no more
             spec = replace(MeshSpec.make(name, {}, None, None, ()), singleton=True)
-            mesh_id = self._spawning.spawn(spec, Hosts(_local() if default_engine() is not None else None))
+            mesh_id = self._spawning.spawn(spec, on_this_machine())
             self._meshes[name] = mesh_id
             return self._registry.meshes[mesh_id]
 
     def _others(self) -> str:
         names = [name for name, mesh_id in self._meshes.items() if not self._registry.is_stopped(mesh_id)]
         return f"it has {', '.join(names)}" if names else "get_or_spawn() makes one"
-
-
-def _local() -> Engine:
-    from meshrt.mesh.placement import local_engine  # start-up: only where meshes are placed on other hosts, too
-
-    return local_engine()
