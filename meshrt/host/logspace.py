@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,8 +53,7 @@ class LogSpace:
         while self._used > self._limit and self._finished:
             oldest = next(iter(self._finished))
             self._used -= self._finished.pop(oldest)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(oldest)
+            oldest.unlink(missing_ok=True)
             self._tell(oldest)
 
     def _tell(self, path: Path) -> None:
