@@ -94,15 +94,13 @@ class Lifecycle:
         if rank in record.fates:
             return
         fate = replace(fate, when=time.time_ns() / 1e9)
-        if fate.kind == "died" and record.script and record.stopped is not None and fate.signal == signal.SIGTERM:
-            fate = replace(fate, kind="stopped")  # its agent had not heard of the stop
+        if fate.kind == "died" and record.script and (record.joined or record.stopped) and fate.signal in _BY_LAUNCHER:
+            fate = replace(fate, kind="stopped", hint=f"was ended by {signal.Signals(fate.signal).name}")
         if fate.kind == "died" and record.stopped is not None:
             self._services.announce(f"{record.name} {record.place(rank)} {fate} while it was being stopped")
             if not record.grace:
                 # Behind the interrupt: an error is on its way, and this one follows from its end.
                 fate = replace(fate, kind="stopped")
-        if fate.kind == "died" and record.joined and fate.signal in _BY_LAUNCHER:
-            fate = replace(fate, kind="stopped", hint=f"was ended by {signal.Signals(fate.signal).name}")
         if fate.kind == "died" and record.script and fate.exit_code == 0:
             fate = replace(fate, kind="stopped", hint="has ended its script, with exit status 0")
         refusal = self._restarts.refuses(record, rank, fate)

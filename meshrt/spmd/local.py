@@ -138,10 +138,9 @@ def _pass_on(number: signal.Signals, mesh: ProcMesh, call: _ScriptCall, error: B
     try:
         stopped.get(_TOLD if failed or number is signal.SIGINT else 0.0)
     except CallTimeout:
-        said = f"the script has {_GRACE:g} s to end after {number.name}; a second signal ends it at once"
-        if failed:
-            said = f"{_headline(error)}; the script has {_GRACE:g} s to end on all ranks, Ctrl-C ends it at once"
-        print(f"meshrt: {said}", file=sys.stderr, flush=True)
+        why, again = (f"{_headline(error)}: ", "a") if failed else ("", "a second")
+        said = f"meshrt: {why}the script has {_GRACE:g} s to end after {number.name}; {again} signal ends it at once"
+        print(said, file=sys.stderr, flush=True)
         stopped.get()
 
 

@@ -77,7 +77,7 @@ def test_a_rank_that_fails_exits_whole(tmp_path: Path, end: str) -> None:
     code = TRAIN.replace("if rank", at_exit + "if rank") + "else: time.sleep(600)\n"
     ended = run(script(tmp_path, code), end)
     assert (ended.returncode, ended.stdout) == (1, "written\nsaved\n"), ended.stderr
-    assert "s to end on all ranks, Ctrl-C ends it at once" in ended.stderr
+    assert "the script has 30 s to end after SIGTERM; a signal ends it at once" in ended.stderr
 
 
 def test_the_others_have_time_to_end_when_one_fails(tmp_path: Path) -> None:
