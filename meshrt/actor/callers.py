@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
+from meshrt.transport.waiting import epoll_to_wake
 from meshrt.wire.frames import Buffer, Frame, pack_header
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, CANCEL, ERROR, INIT, NO_ERROR, STOP, STORED
@@ -65,13 +66,7 @@ class Callers:
         #: What is served when its caller has read.
         self._aside: dict[Link, list[Message]] = {}
         self._arrivals: deque[tuple[list[Link], list[Message]]] = deque()
-        self._epoll = select.epoll()
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        try:
-            self._epoll.register(self._wake_fd, select.EPOLLIN)
-        except OSError:
-            os.close(self._wake_fd)
-            raise
+        self._epoll, self._wake_fd = epoll_to_wake()
         #: Waits for the urgent links alone; None: there is none. In `_epoll`, too.
         self.urgent: select.epoll | None = None
         self._lock = threading.Lock()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from meshrt.hooks.services import Waited
 
-__all__ = ["Waiting", "in_forked_child"]
+__all__ = ["Waiting", "epoll_to_wake", "in_forked_child"]
 
 #: Seconds of one poll: the kernel's clocks take no more than some weeks.
 _LONGEST_POLL = 86400.0
@@ -72,15 +72,7 @@ class Waiting(ABC):
         self._waits = self.waits.entries
         self.shield: Shield = Shield(self.wake)
         self.callback_lock: threading.RLock = threading.RLock()
-        self._epoll = select.epoll()
-        try:
-            self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            self._epoll.register(self._wake_fd, select.EPOLLIN)
-        except OSError:
-            self._epoll.close()
-            if hasattr(self, "_wake_fd"):
-                os.close(self._wake_fd)
-            raise
+        self._epoll, self._wake_fd = epoll_to_wake()
         self._lead = threading.Lock()
         #: A lock for each thread that waits while another one leads, released to wake it. No condition variable: a
         #: signal handler wakes them too.
@@ -319,3 +311,14 @@ class Waiting(ABC):
         self._epoll.close()
         with contextlib.suppress(OSError):
             os.close(self._wake_fd)
+
+
+def epoll_to_wake() -> tuple[select.epoll, int]:
+    """Return an epoll, and an eventfd that wakes who waits there. Raises OSError: there is no room for both."""
+    with contextlib.ExitStack() as undo:
+        epoll = undo.enter_context(select.epoll())
+        wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        undo.callback(os.close, wake_fd)
+        epoll.register(wake_fd, select.EPOLLIN)
+        undo.pop_all()
+    return epoll, wake_fd
