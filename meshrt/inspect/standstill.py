@@ -162,16 +162,16 @@ class _Words:
 
     def late(self, wait: Wait, late: list[Key]) -> str:
         """Say who has not entered a collective, and where they are if that is one place."""
-        has = "has" if len(late) == 1 else "have"
-        text = f"{self._who(late)} {has} not entered {wait.endpoint}, in which others wait for {wait.seconds:.0f} s"
-        places = {self._place(key) for key in late} - {""}
-        return f"{text}: {places.pop()}" if len(places) == 1 else text
+        return self._have_not(late, f"entered {wait.endpoint}, in which others wait for {wait.seconds:.0f} s")
 
     def owes(self, wait: Wait, owing: list[Key]) -> str:
         """Say who has not answered, and where they are if that is one place."""
-        has = "has" if len(owing) == 1 else "have"
-        text = f"{self._who(owing)} {has} not answered {wait.actor}.{wait.endpoint}() for {wait.seconds:.0f} s"
-        places = {self._place(key) for key in owing} - {""}
+        return self._have_not(owing, f"answered {wait.actor}.{wait.endpoint}() for {wait.seconds:.0f} s")
+
+    def _have_not(self, keys: list[Key], done: str) -> str:
+        has = "has" if len(keys) == 1 else "have"
+        text = f"{self._who(keys)} {has} not {done}"
+        places = {self._place(key) for key in keys} - {""}
         return f"{text}: {places.pop()}" if len(places) == 1 else text
 
     def _place(self, key: Key) -> str:
