@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from meshrt.errors import RankPlace, UsageError
 from meshrt.hooks.plugins import POST_MORTEM_VALUES, SWITCH_VALUES
@@ -33,7 +32,7 @@ _ENV_MAX = 400 << 10
 def env_of_ranks(function: Callable[[Point], Env | Awaitable[Env]], extent: Extent) -> dict[int, Mapping[str, str]]:
     """Return the environment of each rank; what is to be awaited is awaited, of all ranks together."""
     points = [extent.point(rank) for rank in range(extent.nelements)]
-    found: list[Any] = []
+    found: list[object] = []
     for point in points:
         with _named(point):
             found.append(function(point))
@@ -48,14 +47,14 @@ def env_of_ranks(function: Callable[[Point], Env | Awaitable[Env]], extent: Exte
     return checked
 
 
-def _awaited(found: Sequence[Any], points: Sequence[Point]) -> list[Any]:
+def _awaited(found: Sequence[object], points: Sequence[Point]) -> list[object]:
     import asyncio  # start-up: few functions are async
 
-    async def one(point: Point, env: Any) -> Any:
+    async def one(point: Point, env: object) -> object:
         with _named(point):
             return await env if inspect.isawaitable(env) else env
 
-    async def all_of_them() -> list[Any]:
+    async def all_of_them() -> list[object]:
         return await asyncio.gather(*map(one, points, found))
 
     if not on_event_loop():
