@@ -368,7 +368,8 @@ class RankProcess:
         threading.__excepthook__(args)
 
     def _unraisablehook(self, args: sys.UnraisableHookArgs) -> None:
-        if args.exc_value is not None and not self._stopping:
+        interrupted = issubclass(args.exc_type, KeyboardInterrupt)  # such as a function of `atexit`
+        if args.exc_value is not None and not self._stopping and not interrupted:
             self._tell_stray(args.exc_value, UNRAISABLE)
         sys.__unraisablehook__(args)
 
