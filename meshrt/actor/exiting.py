@@ -101,7 +101,10 @@ class InterpreterExit:
                 pass  # it was reported by its name when the grace was over
             except KeyboardInterrupt:
                 if self._step != "threads" or _others():
-                    print(f"meshrt: interrupted at the exit of this rank: {self.running()[0]}", file=sys.stderr)
+                    print(
+                        f"meshrt: interrupted at the exit of this rank: {self.running()[0].rstrip(',')}",
+                        file=sys.stderr,
+                    )
             except BaseException as error:  # the steps behind it are to run all the same
                 print(f"meshrt: {self._step} at the exit of this rank: {text_of(error)}", file=sys.stderr)
         self._step = ""

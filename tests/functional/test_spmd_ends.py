@@ -37,8 +37,10 @@ def test_threads_of_a_script_that_has_ended_are_waited_for(tmp_path: Path) -> No
 
 
 def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: Path) -> None:
-    thread = "import threading\nthreading.Thread(target=time.sleep, args=(600,)).start()\n"
-    code = TRAIN + thread + "print('over', flush=True)"
+    code = TRAIN + (
+        "import threading\ndef late():\n    while threading.main_thread().is_alive(): time.sleep(0.01)\n"
+        "    print('over', flush=True)\n    time.sleep(600)\nthreading.Thread(target=late, name='late').start()\n"
+    )
     with running("-n", "2", script(tmp_path, code), "pass") as program:
         assert program.stdout is not None
         assert [program.stdout.readline() for _ in range(2)] == ["over\n"] * 2
@@ -46,7 +48,7 @@ def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: P
         _, err = program.communicate(timeout=60)
     assert program.returncode == -signal.SIGINT and "FAILED" not in err and "cut off" not in err, err
     # From 3.13 on Python itself shows it.
-    ours = "interrupted at the exit of this rank: thread 'Thread-1 (sleep)', which is not a daemon\n"
+    ours = "interrupted at the exit of this rank: thread 'late', which is not a daemon\n"
     assert err.count(ours if sys.version_info < (3, 13) else "\nKeyboardInterrupt: \n") == 2, err
 
 
@@ -186,7 +188,8 @@ def test_a_handler_of_the_script_does_not_interrupt_what_follows(tmp_path: Path,
     wait = "print('ready', flush=True)\ntry: time.sleep(600)\nexcept RuntimeError: print('saved', flush=True)"
     with running("-n", "2", script(tmp_path, code), wait, str(int(number))) as program:
         assert program.stdout is not None and program.stdout.readline() == "ready\n"
-        wait_until((tmp_path / "data-0").read_text)
+        written = tmp_path / "data-0"
+        wait_until(lambda: written.exists() and written.read_text())
         program.send_signal(number)
         out, err = program.communicate(timeout=60)
     assert (program.returncode, out) == (-number, "saved\n"), err
