@@ -22,7 +22,7 @@ __all__: list[str] = []
 #: Top row first. A row may hold several packages: they do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("files", "escapes", "ranks", "conversion", "origins"),
-    ("errors",),
+    ("errors", "uncaught"),
     ("selection",),
     ("show", "hooks"),
     ("commandline",),
