@@ -40,6 +40,10 @@ _IO = io.IOBase.__mro__[1]  # the base of all files, that of Python's library an
 _of_agent: frozenset[str] = frozenset()
 
 
+#: Threads have been waited for.
+_joined = False
+
+
 def note_modules() -> None:
     """Note which modules ranks have from this process. In the agent, before it forks or imports any of the user's.
 
@@ -85,7 +89,7 @@ class InterpreterExit:
 
     def _run(self, those: slice) -> None:
         steps: list[tuple[str, Callable[[], object]]] = [
-            ("threads", threading._shutdown),  # type: ignore[attr-defined]  # private, in all versions
+            ("threads", _join_threads),
             ("functions of atexit", atexit._run_exitfuncs),
             # First: of a file that is a part of a cycle, the collector may close the descriptor before it is written.
             ("the writing of open files", _flush_files),
@@ -101,10 +105,8 @@ class InterpreterExit:
                 pass  # it was reported by its name when the grace was over
             except KeyboardInterrupt:
                 if self._step != "threads" or _others():
-                    print(
-                        f"meshrt: interrupted at the exit of this rank: {self.running()[0].rstrip(',')}",
-                        file=sys.stderr,
-                    )
+                    what = self.running()[0].rstrip(",")
+                    print(f"meshrt: interrupted at the exit of this rank: {what}", file=sys.stderr)
             except BaseException as error:  # the steps behind it are to run all the same
                 print(f"meshrt: {self._step} at the exit of this rank: {text_of(error)}", file=sys.stderr)
         self._step = ""
@@ -138,6 +140,14 @@ def end_forked_child(error: BaseException | None) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(code & 0xFF)
+
+
+def _join_threads() -> None:
+    """Wait for threads, once: a wait that SIGINT has ended does not begin again."""
+    global _joined
+    if not _joined:
+        _joined = True
+        threading._shutdown()  # type: ignore[attr-defined]  # private, in all versions
 
 
 def _others() -> list[threading.Thread]:
