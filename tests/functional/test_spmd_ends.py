@@ -172,7 +172,8 @@ def test_a_forked_child_ends_as_an_interpreter(
     child = child.replace("written", str(tmp_path / "written"))
     ended = run(script(tmp_path, TRAIN + FORK), "pass", before, child, then)
     assert (ended.returncode, ended.stdout) == (0, shown), ended.stderr
-    assert ended.stderr.endswith(error) and ended.stderr.count("Traceback") == bool(error), ended.stderr
+    # The warning of the fork, which the other process prints, may be behind it.
+    assert error in ended.stderr and ended.stderr.count("Traceback") == bool(error), ended.stderr
     assert not (tmp_path / "written").exists() or (tmp_path / "written").read_text() == "data"
 
 
