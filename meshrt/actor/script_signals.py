@@ -28,12 +28,13 @@ def hold_signals() -> None:
 @contextlib.contextmanager
 def of_script() -> Iterator[None]:
     """Handle both as in the script, first those that were held. Main thread; nested, and elsewhere, without effect."""
-    if signal.getsignal(signal.SIGINT) is not _hold:
+    if all(signal.getsignal(number) is not _hold for number in _theirs):
         yield
         return
     try:
         for number, handler in _theirs.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is _hold:  # else C code has taken it
+                signal.signal(number, handler)
         while _held:
             signal.raise_signal(_held.pop())
         yield

@@ -77,13 +77,12 @@ class CutWork:
         if not lines:
             return ""
         when = "the end of the program" if at_exit else "its stop()"
-        hint = (
-            ""
-            if self._script
-            else "\n  to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)"
-        )
         head = f"work of {self._mesh} was cut off: it had not ended {grace:g} s after {when}"
-        return "\n  ".join([head, *lines]) + hint
+        if not self._script:
+            lines.append(
+                "to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)"
+            )
+        return "\n  ".join([head, *lines])
 
     def _on(self, ranks: set[int]) -> str:
         killed = ranks & self._killed

@@ -135,46 +135,34 @@ os._exit(0)
 """
 
 
+HOOK = "sys.excepthook = lambda kind, *_: print('HOOK', kind.__name__, flush=True)"
+LATE = "threading.Thread(target=lambda: (time.sleep(1), print('late', flush=True))).start()"
+SLEEP, TERM, INT = "time.sleep(600)", "os.kill(pid, signal.SIGTERM)", "os.kill(pid, signal.SIGINT)"
+
+
 @pytest.mark.parametrize(
     ("before", "child", "then", "shown", "error"),
     [
         ("pass", "pass", "pass", "at exit\nstatus 1280\n", ""),
         ("pass", "write('written')", "pass", "at exit\nstatus 1280\n", ""),
-        (
-            "pass",
-            "threading.Thread(target=lambda: (time.sleep(1), print('late', flush=True))).start()",
-            "pass",
-            "late\nat exit\nstatus 1280\n",
-            "",
-        ),
-        (
-            "signal.signal(signal.SIGTERM, handle)",
-            "time.sleep(600)",
-            "os.kill(pid, signal.SIGTERM)",
-            "handled\nstatus 0\n",
-            "",
-        ),
-        ("pass", "time.sleep(600)", "os.kill(pid, signal.SIGTERM)", "status 15\n", ""),
-        ("pass", "time.sleep(600)", "os.kill(pid, signal.SIGINT)", "at exit\nstatus 2\n", "KeyboardInterrupt\n"),
+        ("pass", LATE, "pass", "late\nat exit\nstatus 1280\n", ""),
+        ("signal.signal(signal.SIGTERM, handle)", SLEEP, TERM, "handled\nstatus 0\n", ""),
+        ("pass", SLEEP, TERM, "status 15\n", ""),
+        ("pass", SLEEP, INT, "at exit\nstatus 2\n", "KeyboardInterrupt\n"),
         ("pass", "raise ValueError(7)", "pass", "at exit\nstatus 256\n", "ValueError: 7\n"),
-        (
-            "sys.excepthook = lambda kind, *_: print('HOOK', kind.__name__, flush=True)",
-            "raise ValueError(7)",
-            "pass",
-            "HOOK ValueError\nat exit\nstatus 256\n",
-            "",
-        ),
+        (HOOK, "raise ValueError(7)", "pass", "HOOK ValueError\nat exit\nstatus 256\n", ""),
     ],
 )
 def test_a_forked_child_ends_as_an_interpreter(
     tmp_path: Path, before: str, child: str, then: str, shown: str, error: str
 ) -> None:
-    child = child.replace("written", str(tmp_path / "written"))
+    written = tmp_path / "written"
+    writes, child = "written" in child, child.replace("written", str(written))
     ended = run(script(tmp_path, TRAIN + FORK), "pass", before, child, then)
     assert (ended.returncode, ended.stdout) == (0, shown), ended.stderr
     # The warning of the fork, which the other process prints, may be behind it.
     assert error in ended.stderr and ended.stderr.count("Traceback") == bool(error), ended.stderr
-    assert not (tmp_path / "written").exists() or (tmp_path / "written").read_text() == "data"
+    assert not writes or written.read_text() == "data"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -238,7 +226,7 @@ def test_what_a_hook_is_told_and_decides(tmp_path: Path, raises: str, hook: str,
 
 
 def test_a_hook_is_told_of_ctrl_c(tmp_path: Path) -> None:
-    code = "sys.excepthook = lambda kind, *_: print('HOOK', kind.__name__, flush=True)\nprint('ready', flush=True)\n"
+    code = HOOK + "\nprint('ready', flush=True)\n"
     with running("-n", "2", script(tmp_path, TRAIN + code + "time.sleep(600)\n"), "pass") as program:
         assert program.stdout is not None
         assert [program.stdout.readline() for _ in range(2)] == ["ready\n"] * 2

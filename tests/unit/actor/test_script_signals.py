@@ -83,3 +83,12 @@ def test_a_process_that_holds_none_keeps_its_handlers() -> None:
     before = signal.getsignal(signal.SIGINT)
     with of_script():
         assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_one_that_c_code_has_taken_stays_there_and_the_other_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_signals()
+    real = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGINT else real(number))
+    with of_script():
+        assert real(signal.SIGTERM) is signal.SIG_DFL
+    assert real(signal.SIGTERM) is real(signal.SIGINT)  # both held
