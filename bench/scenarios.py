@@ -51,6 +51,7 @@ async def cold(peer: Peer, settings: Settings) -> Values:
 async def calls(peer: Peer, settings: Settings) -> Values:
     """Latency and rate of calls without payload, to one actor and to all, after a warm-up."""
     actors = await ready(peer, settings.ranks)
+    settle()
     to_one = await durations(actors.call_one, settings.repeats(2000), warm_up=200)
     to_all = await durations(actors.call_all, settings.repeats(500), warm_up=20)
     per_all = PIPELINE // settings.ranks
@@ -124,7 +125,7 @@ async def idle(peer: Peer, settings: Settings) -> Values:
 
 
 def settle() -> None:
-    """Let what a call has left to do in the background come to its end."""
+    """Let what the start or a call has left to do in the background come to its end."""
     time.sleep(0.5)
 
 
