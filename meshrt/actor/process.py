@@ -437,20 +437,9 @@ class RankProcess:
             calls = {task: execution.context.call for task, execution in mailbox.concurrent.running.items()}
             call = None if serial is None else serial.context.call
             instance, owes, cls = mailbox.executor.actor, mailbox.executor.owed(), mailbox.executor.cls
-            found.append(
-                ActorState(
-                    mailbox.name,
-                    mailbox.thread,
-                    call,
-                    mailbox.loop,
-                    mailbox.task,
-                    instance,
-                    calls,
-                    owes,
-                    cls,
-                    mailbox.calls,
-                )
-            )
+            loop, task, begun = mailbox.loop, mailbox.task, mailbox.calls
+            state = ActorState(mailbox.name, mailbox.thread, call, loop, task, instance, calls, owes, cls, begun)
+            found.append(state)
         return found
 
     def workload(self) -> list[Workload]:

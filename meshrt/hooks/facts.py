@@ -106,6 +106,12 @@ class ActorState(msgspec.Struct):
         return vars(sys.modules["__main__"]) if own else None
 
     @property
+    def exits(self) -> str:
+        """What the exit of that script waits for or runs, in words; ``""``: it has not begun, or there is no script."""
+        running = [] if self.script is None else self.instance.exit.running()
+        return running[0].rstrip(",") if running else ""
+
+    @property
     def serves(self) -> EndpointCall | None:
         """The call that is shown for the actor: the message that it serves, or else the oldest concurrent call."""
         return self.call or next(iter(self.concurrent.values()), None)

@@ -143,6 +143,8 @@ class Sampler:
             elif in_user_code or own.state != STOPPED:
                 own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
             in_user_code = bool(own.stack)
+        if own.state == BLOCKED and not in_user_code and actor.exits:
+            own.waits = f"its exit, by {actor.exits}"
         if not own.endpoint and not in_user_code:
             own.state, own.waits = IDLE, f"owes the answer of {_calls(actor.owes)}" if actor.owes else ""
             own.stack = own.stack if verbose else []

@@ -35,6 +35,7 @@ class Main(Actor):
     """
 
     def __init__(self, *, rank: bool = False) -> None:
+        self.exit = InterpreterExit()
         if rank:
             hold_signals()
 
@@ -49,7 +50,7 @@ class Main(Actor):
         try:
             with of_script():
                 _execute(words)
-                InterpreterExit().end_script()
+                self.exit.end_script()
         except SystemExit as end:
             if not _is_good(end.code) and not _is_stopped(_EXITS):
                 raise

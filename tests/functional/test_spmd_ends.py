@@ -9,6 +9,7 @@ import pytest
 
 from tests.functional.test_spmd import TRAIN, run, running, script
 from tests.support.footprint import marked_processes
+from tests.support.programs import run_python
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,8 @@ def test_ctrl_c_ends_the_wait_for_threads_of_a_script_that_has_ended(tmp_path: P
     with running("-n", "2", script(tmp_path, code), "pass") as program:
         assert program.stdout is not None
         assert [program.stdout.readline() for _ in range(2)] == ["over\n"] * 2
+        where = ("-m", "meshrt.debug", "--pid", str(program.pid), "-c", "where")
+        wait_until(lambda: "in its exit, by thread 'late', which" in run_python(*where).stdout, 60)
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
     assert program.returncode == -signal.SIGINT and "FAILED" not in err and "cut off" not in err, err
