@@ -26,6 +26,7 @@ if __name__ == "__main__":
         sys.path[:1] = [os.path.dirname(sys.executable)]
     if _beside not in sys.path:
         sys.path.append(_beside)
+    del _beside  # not a variable of a script that the command runs
 
 from meshrt.cli import main
 

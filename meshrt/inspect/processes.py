@@ -46,7 +46,7 @@ def show(given: Arguments) -> int:
         Recorder(sys.stdout, DEBUG)({**facts, **to_builtins(stacks)})
     else:
         rows = [(rank, pid, commands[rank]) for rank, pid in enumerate(pids)]
-        room = Room(columns(), cut={"COMMAND": _COMMAND})
+        room = Room(columns(), wrap={"COMMAND": _COMMAND})
         lines = table(("RANK", "PID", "COMMAND"), rows, room, right=("RANK", "PID"))
         write_paged(sys.stdout, "\n".join([*lines, render_stacks(stacks, columns=columns())]) + "\n")
     return ExitCode.FAILED if failed else ExitCode.OK

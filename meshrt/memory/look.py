@@ -116,12 +116,12 @@ def lines_of(
     rows: Sequence[T],
     look: Look,
     drop: Sequence[str] = (),
-    cut: Mapping[str, int] = MappingProxyType({}),
+    wrap: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Return the lines of a table; ``drop``, ``cut``: as of `meshrt.show.table.Room`."""
+    """Return the lines of a table; ``drop``, ``wrap``: as of `meshrt.show.table.Room`."""
     shown = [column for column in columns if column.wanted]
     cells = [[column.text(row) or "" for column in shown] for row in rows]
-    return table([column.head for column in shown], cells, Room(look.width, drop, cut), right=_NUMBERS)
+    return table([column.head for column in shown], cells, Room(look.width, drop, wrap), right=_NUMBERS)
 
 
 def rest(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:

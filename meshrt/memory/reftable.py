@@ -17,7 +17,7 @@ __all__ = ["holders_without", "holding_table", "reference_table", "store_totals"
 
 #: Characters of a call site; and of columns of a narrow terminal.
 _SITE_MAX = 70
-_CUTS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
+_WRAPS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
 #: References that are named for one variable.
 _NAMES = 3
 
@@ -51,7 +51,7 @@ def reference_table(document: Document, look: Look) -> list[str]:
     ]
     beyond = document.references_left_out or LeftOut(0, 0)
     count = sum(row.count for row in left_out) + beyond.count
-    lines = lines_of(columns, shown, look, ("AGE s", "KIND", "OWNER"), _CUTS)
+    lines = lines_of(columns, shown, look, ("AGE s", "KIND", "OWNER"), _WRAPS)
     return [*lines, *rest(count, sum(map(_size, left_out)) + beyond.bytes, look)]
 
 

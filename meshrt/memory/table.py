@@ -42,11 +42,11 @@ _ELEMENT = re.compile(r"\[[^\[\]]*\]$")
 #: Growth by which ranks, and sizes of one variable, may differ and still be alike; bytes.
 _RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
 
-#: Columns that a narrow terminal drops, the least important first; and columns that are cut before, to so much.
+#: Columns that a narrow terminal drops, the least important first; and those that are wrapped before, at a width.
 _RANK_DROPS = ("FREE", "SHARED", "PINNED", "HEAP", "ADDRESS", "HOST", "PID", "SWAP", "HOLDS", "PSS", "STORE", "ACTOR")
-_RANK_CUTS = {"STATE": 24, "ACTOR": 12, "HOST": 12, "RANK": 16}
+_RANK_WRAPS = {"STATE": 24, "ACTOR": 12, "HOST": 12, "RANK": 16}
 _VARIABLE_DROPS = ("ALSO IN", "SHAPE", "TYPE", "ACTOR")
-_VARIABLE_CUTS = {"ALSO IN": 12, "VARIABLE": 30, "TYPE": 16}
+_VARIABLE_WRAPS = {"ALSO IN": 12, "VARIABLE": 30, "TYPE": 16}
 
 #: Measures that must be close for ranks to share a row; and the bytes by which they may differ.
 _MEASURES: tuple[tuple[Callable[[RankRow], int], int], ...] = (
@@ -148,7 +148,7 @@ def _ranks(document: Document, look: Look) -> list[str]:
         Column("STATE", lambda rows: rows[0].state + (f" ({rows[0].note})" if rows[0].note else "")),
     ]
     drop = [name for name in _RANK_DROPS if name != "ADDRESS" or not look.addresses]
-    lines = lines_of(columns, shown, look, drop, _RANK_CUTS)
+    lines = lines_of(columns, shown, look, drop, _RANK_WRAPS)
     others = [row for rows in left_out for row in rows]
     unknown = sum(map(unmeasured, others))
     if others and unknown == len(others):
@@ -233,7 +233,7 @@ def _variables(document: Document, variables: Sequence[VariableRow], look: Look)
         Column("RANKS", lambda row: _who(row, document)),
         Column("ALSO IN", lambda row: _remark(row.size)),
     ]
-    lines = lines_of(columns, shown, look, _VARIABLE_DROPS, _VARIABLE_CUTS)
+    lines = lines_of(columns, shown, look, _VARIABLE_DROPS, _VARIABLE_WRAPS)
     beyond = document.variables_left_out or LeftOut(0, 0)
     exact = beyond.exact is not False and all(row.size.exact for row in left_out)
     size = sum(row.size.held for row in left_out) + beyond.bytes

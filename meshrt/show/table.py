@@ -1,7 +1,7 @@
 """The one way to lay out a table. Pure.
 
-A table fits the user's terminal: long texts are cut, and the least important columns are left out and named. Through a
-pipe the whole table is written: `columns` returns no width there.
+A table fits the user's terminal: long texts take several lines, and the least important columns are left out and named.
+Through a pipe the whole table is written: `columns` returns no width there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from meshrt.escapes import escaped_line
 from meshrt.show.streams import is_terminal
-from meshrt.show.text import broken, cut, width_of
+from meshrt.show.text import broken, width_of, wrapped
 
 __all__ = ["Room", "columns", "fitted", "html_table", "padded", "table", "widths"]
 
@@ -22,6 +22,8 @@ __all__ = ["Room", "columns", "fitted", "html_table", "padded", "table", "widths
 _PLAIN, _GRID = (0, 2), (4, 3)
 #: Characters that tabulate keeps free beside a head.
 _BESIDE = 2
+#: Most lines of a text that is wider than its column; the last one is cut if they are too few.
+_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,12 @@ class Room:
     Attributes:
         width: Characters of a line; None: no limit.
         drop: Heads of columns that may be left out, the least important first.
-        cut: Heads of columns whose texts may be cut before that, with the characters that remain.
+        wrap: Heads of columns whose texts may be wrapped before that, with the characters of a line.
     """
 
     width: int | None
     drop: Sequence[str] = ()
-    cut: Mapping[str, int] = field(default_factory=dict)
+    wrap: Mapping[str, int] = field(default_factory=dict)
 
 
 def columns(*, wide: bool = False) -> int | None:
@@ -85,7 +87,7 @@ def fitted(
             for row in (heads, *cells):
                 del row[index]
             dropped.append(head)
-    _cut(heads, cells, limit, room, gap)
+    _wrap(heads, cells, limit, room, gap)
     return heads, cells, f"left out, as the terminal is narrow: {', '.join(dropped)} (--wide)" if dropped else ""
 
 
@@ -101,29 +103,30 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
 
 
 def _widths(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(heads[index]) + _BESIDE, *(width_of(row[index]) for row in cells)) for index in range(len(heads))]
+    columns = ((width_of(line) for cell in column for line in cell.split("\n")) for column in zip(*cells, strict=True))
+    return [max(len(head) + _BESIDE, *column) for head, column in zip(heads, columns, strict=True)]
 
 
 def _least_width(heads: Sequence[str], cells: Sequence[Sequence[str]], room: Room, gap: int) -> int:
-    """Return the width of a table whose texts are cut as far as allowed."""
+    """Return the width of a table whose texts are wrapped as far as allowed."""
     least = (
-        min(width, max(room.cut.get(head, width), len(head) + _BESIDE))
+        min(width, max(room.wrap.get(head, width), len(head) + _BESIDE))
         for head, width in zip(heads, _widths(heads, cells), strict=True)
     )
     return sum(least) + gap * (len(heads) - 1)
 
 
-def _cut(heads: Sequence[str], cells: Sequence[list[str]], limit: int, room: Room, gap: int) -> None:
-    """Cut texts, the widest column first, as far as allowed."""
-    for head in sorted(room.cut, key=lambda head: -_widths(heads, cells)[heads.index(head)] if head in heads else 0):
+def _wrap(heads: Sequence[str], cells: Sequence[list[str]], limit: int, room: Room, gap: int) -> None:
+    """Wrap texts, the widest column first, as far as allowed."""
+    for head in sorted(room.wrap, key=lambda head: -_widths(heads, cells)[heads.index(head)] if head in heads else 0):
         widest = _widths(heads, cells)
         excess = sum(widest) + gap * (len(heads) - 1) - limit
         if head not in heads or excess <= 0:
             continue
         index = heads.index(head)
-        most = max(room.cut[head], len(head) + _BESIDE, widest[index] - excess)
+        most = max(room.wrap[head], len(head) + _BESIDE, widest[index] - excess)
         for row in cells:
-            row[index] = cut(row[index], most)
+            row[index] = wrapped(row[index], most, _LINES)
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]], below: str = "") -> str:

@@ -6,7 +6,7 @@ import re
 import time
 import unicodedata
 
-__all__ = ["broken", "cut", "since", "width_of"]
+__all__ = ["broken", "cut", "since", "width_of", "wrapped"]
 
 _DOTS = "..."
 #: A word, and the blanks before it.
@@ -55,6 +55,20 @@ def broken(text: str, columns: int | None, indent: str) -> list[str]:
         else:
             now += blanks + word
     return [*lines, now]
+
+
+def wrapped(text: str, columns: int, most: int) -> str:
+    """Return ``text`` in at most ``most`` lines of at most ``columns`` columns (3 or more).
+
+    It is broken between words, in a word that does not fit, and cut if that is not enough.
+    """
+    lines = []
+    for line in broken(text, columns, ""):
+        while width_of(line) > columns:
+            lines.append(_fitting(line, columns))
+            line = line[len(lines[-1]) :]
+        lines.append(line)
+    return "\n".join([*lines[: most - 1], cut(" ".join(lines[most - 1 :]), columns)] if len(lines) > most else lines)
 
 
 def _fitting(text: str, room: int) -> str:

@@ -28,9 +28,9 @@ _MOST_GROUPS = 6
 _ALIKE = 0.8
 _HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "Function", "Line No.")
 _NUMBERS = ("Rank", "Line No.", "PID")
-#: Columns that are left out on a narrow terminal, the least important first; before that, columns cut to a width.
+#: Columns that are left out on a narrow terminal, the least important first; before that, columns wrapped at a width.
 _DROPS = ("Hostname", "Coords", "Children", "PID", "RSS", "Since")
-_CUTS = {"Function": 20, "Place": 20, "State": 14, "Actor Name": 12}
+_WRAPS = {"Function": 20, "Place": 20, "State": 14, "Actor Name": 12}
 #: Characters of a note that is shown beside the state; longer ones are below the table.
 _NOTE = 24
 #: Children of a rank whose pids are shown.
@@ -59,7 +59,7 @@ def listing(
     headers = (*(_HEADERS if stops else _STATE_HEADERS), *process)
     cells = [_cells(members, fold, stops) + (_children(members),) * parents for members in groups]
     right = [head for head in _NUMBERS if head != "Rank" or not fold]
-    lines = table(headers, cells, Room(width, _DROPS, _CUTS), right=right, grid=True)
+    lines = table(headers, cells, Room(width, _DROPS, _WRAPS), right=right, grid=True)
     if left_out:
         lines.append(f"... and {left_out} more")
     for word, members in _remarks(rows) if stops else _long_notes(rows):

@@ -177,7 +177,8 @@ def _overview(found: Sequence[_Found], width: int | None) -> list[str]:
         program, (ranks, meshes) = each.program, _ranks_and_meshes(each, whole=width is None)
         rows.append((program.run_id, program.pid, since(program.started), ranks, meshes, command_of(program, _COMMAND)))
     headers = ("PROGRAM", "PID", "AGE", "RANKS", "MESHES", "COMMAND")
-    return table(headers, rows, Room(width, ("AGE", "COMMAND", "PID"), {"MESHES": 16, "COMMAND": 12}), right=("PID",))
+    room = Room(width, ("AGE", "COMMAND", "PID"), {"RANKS": 12, "MESHES": 20, "COMMAND": 16})
+    return table(headers, rows, room, right=("PID",))
 
 
 def _reason(found: _Found) -> str:

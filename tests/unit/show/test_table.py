@@ -16,7 +16,8 @@ ROWS = [("trainer", "1.8 MiB", "node1", "blocked (at train.py:88)"), ("store", "
 def width(heads: list[str], rows: list[list[str]], gap: int = 2) -> int:
     """As tabulate sets it, which keeps two characters free beside a head."""
     padded = [f"{head}  " for head in heads]
-    return sum(max(map(len, column)) for column in zip(padded, *rows, strict=True)) + gap * (len(heads) - 1)
+    cells = ([len(line) for cell in column for line in cell.split("\n")] for column in zip(padded, *rows, strict=True))
+    return sum(map(max, cells)) + gap * (len(heads) - 1)
 
 
 def test_everything_where_there_is_room_or_no_terminal() -> None:
@@ -25,14 +26,14 @@ def test_everything_where_there_is_room_or_no_terminal() -> None:
     assert columns() is None or columns(wide=True) is None  # tests have no terminal, or do not want its width
 
 
-def test_texts_are_cut_before_columns_go() -> None:
+def test_texts_are_wrapped_before_columns_go() -> None:
     heads, rows, note = fitted(HEADS, ROWS, Room(40, ("FREE", "HOST"), {"STATE": 8}))
-    assert (heads, note) == (list(HEADS), "") and width(heads, rows) == 40
-    assert [row[3] for row in rows] == ["blocked (at...", "running"]
+    assert (heads, note) == (list(HEADS), "") and width(heads, rows) == 38
+    assert [row[3] for row in rows] == ["blocked (at\ntrain.py:88)", "running"]
     heads, rows, note = fitted(HEADS, ROWS, Room(32, ("FREE", "HOST"), {"STATE": 8}))
-    assert heads == ["NAME", "HOST", "STATE"] and width(heads, rows) == 32
+    assert heads == ["NAME", "HOST", "STATE"] and width(heads, rows) == 29
     assert note == "left out, as the terminal is narrow: FREE (--wide)"
-    assert rows[0][2] == "blocked (at ..."  # there is room again
+    assert rows[0][2] == "blocked (at\ntrain.py:88)"
     assert table(HEADS, ROWS, Room(32, ("FREE", "HOST"), {"STATE": 8}))[-2:] == [
         "left out, as the terminal is", "  narrow: FREE (--wide)",
     ]  # fmt: skip

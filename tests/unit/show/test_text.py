@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from meshrt.show.ranks import fold_meshes
 from meshrt.show.table import Room, padded, table
-from meshrt.show.text import broken, cut, since, width_of
+from meshrt.show.text import broken, cut, since, width_of, wrapped
 
 TEXTS = st.text(st.sampled_from("ab/é日\u0301"), max_size=20)
 
@@ -70,8 +70,14 @@ def test_ranks_of_several_meshes_are_named() -> None:
     assert fold_meshes({"gone": [3]}, {"m1": "train"}) == "gone 3"
 
 
-def test_nothing_of_a_cell_acts_on_a_terminal_or_takes_a_second_line() -> None:
+def test_what_is_wrapped_is_whole_until_it_is_cut() -> None:
+    assert wrapped("stopped at step.py:88", 12, 3) == "stopped at\nstep.py:88"
+    assert wrapped("/home/you/step.py runs", 10, 3) == "/home/you/\nstep.py\nruns"
+    assert wrapped("one two three four", 5, 3) == "one\ntwo\nth..."
+
+
+def test_nothing_of_a_cell_acts_on_a_terminal_or_breaks_it() -> None:
     lines = table(("NAME", "SIZE"), [["a\nb\x1b[2J", 7], ["c", 12]], Room(None), right=("SIZE",))
     assert lines == ["NAME         SIZE", "a\\nb\\e[2J       7", "c              12"]
     wide = table(("NAME", "SIZE"), [["日" * 30, 7]], Room(24, (), {"NAME": 4}), grid=True)
-    assert all(width_of(line) <= 24 for line in wide) and "..." in wide[3]
+    assert all(width_of(line) <= 24 for line in wide) and "..." in wide[5]
