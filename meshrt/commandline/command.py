@@ -201,7 +201,7 @@ def run(help: str = "the program: its id, its pid or its run directory") -> Argu
     return Argument("run", Kind.RUN, help, offer=Offer.SHELL)
 
 
-def ranks(help: str = "these only", *, required: bool = False) -> Argument:
+def ranks(help: str = "only these ranks", *, required: bool = False) -> Argument:
     """Return the argument that chooses ranks; its value is ``"ranks(...)"``, or ``""`` for all."""
     return Argument("ranks", Kind.RANKS, help, required)
 
@@ -212,7 +212,7 @@ _PROGRAM = Option(
 )
 _VIA = Option(
     "--via",
-    'look at programs of another machine: COMMAND begins a command line there, such as "ssh node"',
+    'look at programs of another machine; COMMAND runs other commands there, such as "ssh node"',
     metavar="COMMAND",
     default="",
     offer=Offer.SHELL,

@@ -18,7 +18,7 @@ def _attach(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 _PROCESSES: AnyCommand = Command(
     "attach",
-    "make running processes of Python 3.14 or newer ranks of a program, without a change to them",
+    "turn running processes of Python 3.14 or newer into ranks of a program, without a change to their code",
     group=Group.PROGRAMS,
     arguments=(Argument("pids", required=True, metavar="PID", many=True, convert=pid),),
     options=(
@@ -54,6 +54,6 @@ COMMAND = Command(
         "every line is a pdb command of that rank, until `detach`.\n"
         "There `q` asks before it aborts the endpoint, and Ctrl-C cancels the line that runs; again: it returns here."
     ),
-    record={"session": "the row of the rank as in `list`, and `prompt`, `text` (what it wrote last), `reason`, `code`"},
+    record={"session": "the row of the rank as in `list`, and `prompt`, `text` (its latest output), `reason`, `code`"},
     processes=_PROCESSES,
 )

@@ -18,16 +18,16 @@ def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "breaks",
-    "show what `break` has set, and how often each rank came there; `b` at the prompt of a rank shows its own",
+    "show the breakpoints of `break`, and how often each rank reached them; `b` at a rank's prompt shows its own",
     _breaks,
     Group.BREAKS,
     record={
         "breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with", "hits", "lines", '
         '"problems", "left", "pending"}]` (`"hits"`: `{count: ranks}`; `"lines"`: `{line that it was moved to: '
         'ranks}`; `"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks that '
-        'the IDE of `goes_with` has left, where it stops nothing; `"pending"`: ranks where nothing like that is '
-        "loaded, if that is so on all)",
-        "problems": "`{why: ranks}` that have not answered",
+        'the IDE of `goes_with` has left, where it has no effect; `"pending"`: ranks where no such code is loaded, '
+        "if that is so on all ranks)",
+        "problems": "`{reason: ranks}` of ranks that have not answered",
         "meshes": "the names of all meshes by their id",
     },
 )

@@ -25,12 +25,12 @@ def _cast(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "cast",
-    "give a pdb command to a set of stopped ranks",
+    "run a pdb command on a set of stopped ranks",
     _cast,
     Group.VALUES,
     arguments=(
         Argument("actor", Kind.ACTOR, required=True),
-        ranks("these only; all: ranks(all)", required=True),
+        ranks("only these ranks; all: ranks(all)", required=True),
         Argument("line", Kind.LINE, required=True, metavar="COMMAND"),
     ),
     options=(VERBOSE, DIFF),

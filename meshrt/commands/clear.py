@@ -33,7 +33,7 @@ def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "clear",
-    "delete breakpoints, or all",
+    "delete the breakpoints that are named, or all",
     _clear,
     Group.BREAKS,
     arguments=(Argument("ids", many=True, metavar="NUMBER", help="as breaks shows it; all: every breakpoint"),),

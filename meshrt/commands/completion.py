@@ -8,7 +8,7 @@ __all__ = ["COMMAND"]
 
 COMMAND: AnyCommand = Command(
     "completion",
-    "print what makes a shell complete commands, options, actors and programs",
+    "print the shell script that completes commands, options, actors and programs",
     arguments=(
         Argument("shell", required=True, choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish"),
         Argument("words", Kind.WORDS, "what is typed behind meshrt: print the completions of the last word"),

@@ -25,7 +25,7 @@ def _continue(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "continue",
-    "resume every stopped rank, or some",
+    "resume all stopped ranks, or some of them",
     _continue,
     Group.CONTROL,
     arguments=(Argument("actor", Kind.ACTOR), ranks()),

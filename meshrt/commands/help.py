@@ -21,5 +21,5 @@ COMMAND = Command(
     arguments=(Argument("topic", Kind.COMMAND, metavar="COMMAND"),),
     aliases=("h", "?"),
     main="meshrt.cli:show_help",
-    record={"text": "what is shown"},
+    record={"text": "the text that is shown"},
 )

@@ -48,6 +48,6 @@ COMMAND = Command(
         "rows": '`[{"actor", "mesh", "rank", "coords", "host", "pid", "endpoint", "file", "line", "function", "state", '
         '"note", "since", "breakpoint", "breakpoint_error" (what was wrong with its condition, or `""`), "holder", '
         "...}]`",
-        "left_out": "how many rows there are beyond",
+        "left_out": "how many further rows there are",
     },
 )

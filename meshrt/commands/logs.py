@@ -42,7 +42,7 @@ def _logs(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "logs",
-    "show the last lines that ranks have printed, equal ones once",
+    "show the last lines that ranks have printed, equal lines once",
     _logs,
     Group.LOOK,
     arguments=(
@@ -53,24 +53,24 @@ COMMAND = Command(
     options=(
         Option(
             "-n",
-            "so many lines of each rank (10; at most 10000, out of its last 64 KiB)",
+            "how many lines of each rank (10; at most 10000, from its last 64 KiB)",
             "lines",
             "LINES",
             convert=number("lines", None),
         ),
         Option(
             "--diff",
-            "show what differs from this rank (the first one)",
+            "show what differs from this rank (if not given: the first one)",
             metavar="RANK",
             const=_FIRST,
             convert=number("a rank"),
         ),
         Option(
             "-f, --follow",
-            "go on until the program ends, or Ctrl-C; ranks and meshes that come later are shown too",
+            "continue until the program ends, or Ctrl-C; ranks and meshes that start later are shown too",
             offer=Offer.SHELL,
         ),
-        Option("--raw", "with control characters as they were printed", offer=Offer.SHELL),
+        Option("--raw", "keep control characters as they were printed", offer=Offer.SHELL),
         Option("--json", "one JSON object a line (docs/json.md)", offer=Offer.SHELL),
     ),
     aliases=("log",),

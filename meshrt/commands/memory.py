@@ -50,7 +50,7 @@ COMMAND = Command(
     arguments=(
         run(),
         Argument("actor", Kind.ACTOR, "ranks and variables of this actor only"),
-        ranks("these only, as in ranks(hosts=0), ranks(0:8), ranks(stopped)"),
+        ranks("only these ranks, as in ranks(hosts=0), ranks(0:8), ranks(stopped)"),
     ),
     options=(
         *TABLE,

@@ -23,12 +23,12 @@ def _names(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "names",
-    "show the names of actors and dimensions, as they are typed",
+    "show the names of actors and dimensions that can be typed",
     _names,
     Group.LOOK,
     record={
-        "actors": "their names",
+        "actors": "names of the actors",
         "dims": "labels of dimensions",
-        "stopped": "`{actor: [rank, ...]}`, numbers of ranks",
+        "stopped": "`{actor: [rank, ...]}`: the numbers of the stopped ranks",
     },
 )

@@ -57,7 +57,7 @@ def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "postmortem",
-    "show why a program failed, and say what ranks do when an endpoint raises",
+    "show why a program failed, or set what ranks do when an endpoint raises",
     _post_mortem,
     Group.AFTERWARDS,
     arguments=(
@@ -95,8 +95,8 @@ COMMAND = Command(
     check=_check,
     record={
         "modes": '`{actor or "" for all: mode}`',
-        "own": "`{mode: ranks}`, what the program has set, which holds in mode `default`",
-        "problems": "`{why: ranks}` that have not answered",
+        "own": "`{mode: ranks}`: what the program itself has set; it applies in mode `default`",
+        "problems": "`{reason: ranks}` of ranks that have not answered",
         "meshes": "the names of all meshes by their id",
     },
 )

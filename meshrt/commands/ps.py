@@ -14,23 +14,23 @@ COMMAND: AnyCommand = Command(
     group=Group.PROGRAMS,
     arguments=(
         run("this program only: its id, its pid or its run directory"),
-        ranks("these only; programs that have none of them are left out"),
+        ranks("only these ranks; programs without such ranks are left out"),
     ),
     options=(
         Option(
             "-v, --verbose",
-            "every rank: coordinates, host, state and since when, where it is, pid, memory in RAM (what it shares with "
-            "others included), pids of what it has started. Above 32 rows, equal ones are one, and -vv shows every one",
+            "every rank: coordinates, host, state and since when, place in the code, pid, memory in RAM (shared memory "
+            "included), pids of its child processes. Above 32 rows, equal rows are merged; -vv shows each of them",
             counts=True,
             default=0,
         ),
         Option(
             "--wide",
-            "all columns. Without it, the least important columns are left out where a terminal is too narrow, and "
-            "named below the table; through a pipe everything is written",
+            "all columns. Without this option, a narrow terminal does not show the least important columns, and they "
+            "are named below the table; a pipe gets all columns",
         ),
-        Option("--timeout", "wait so long for programs that are silent (3)", "", "S", default=3.0, convert=duration),
-        Option("--json", "one object (docs/json.md)"),
+        Option("--timeout", "seconds to wait for silent programs (3)", "", "S", default=3.0, convert=duration),
+        Option("--json", "one JSON object (docs/json.md)"),
     ),
     details=(
         "Of each program: id, pid, age, ranks by state, meshes and actors, command. -v shows the ranks as well, with\n"

@@ -17,16 +17,16 @@ def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "status",
-    "say what the whole program does, in a few lines",
+    "show what the whole program does, in a few lines",
     _status,
     Group.LOOK,
     record={
         "meshes": '`[{"mesh", "name", "sizes", "alive", "actors", "gone", "silent"}]`',
-        "groups": '`[{"actor", "mesh", "state", "place", "note", "ranks", "count", "since", "latest"}]` (since when '
-        "the first of them, and the last, is in it)",
+        "groups": '`[{"actor", "mesh", "state", "place", "note", "ranks", "count", "since", "latest"}]` (`since`, '
+        "`latest`: when the first and the last of the ranks came into this state)",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
         "unread": "[errors that nobody has read](#errors-that-nobody-has-read)",
-        "terminals": "pids",
-        "own": "which of them asks",
+        "terminals": "pids of the connected terminals",
+        "own": "the one of them that asks",
     },
 )

@@ -43,7 +43,7 @@ def _all_interfaces(host: str) -> bool:
 
 COMMAND: AnyCommand = Command(
     "top",
-    "show the ranks of a program on a screen, again and again",
+    "show the ranks of a program on a screen that is kept up to date",
     group=Group.LOOK,
     arguments=(run("the program, if several run: its id, its pid or its run directory"), ranks()),
     options=(
@@ -52,7 +52,7 @@ COMMAND: AnyCommand = Command(
         Option("-r, --reverse", "reverse the order"),
         Option("--every", f"seconds between two looks ({_EVERY:g})", metavar="S", default=_EVERY, convert=duration),
         Option("--once", "one table, of looks that far apart; needs no textual"),
-        Option("--json", "with --once: one object (docs/json.md)"),
+        Option("--json", "with --once: one JSON object (docs/json.md)"),
         Option("--serve", "in a browser: every process that reaches the port, and has the address, sees the program"),
         Option("--host", f"with --serve: listen there ({_HOST}: this machine only)", metavar="ADDRESS"),
         Option("--port", f"with --serve ({_PORT})", metavar="PORT", convert=port),

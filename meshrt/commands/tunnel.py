@@ -8,7 +8,7 @@ __all__ = ["COMMAND"]
 
 COMMAND: AnyCommand = Command(
     "tunnel",
-    "the other end of --via, on the machine of the programs: started by it, not by a person",
+    "the other end of --via, on the machine of the programs; --via starts it, not a user",
     group=Group.BASIC,
     details="Speaks by standard input and output, and opens no port.",
     main="meshrt.cli.tunnel:show",

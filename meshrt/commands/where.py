@@ -66,11 +66,11 @@ COMMAND = Command(
         "C code is asked by a signal that faulthandler serves, and its row says so."
     ),
     record={
-        "meshes": "the merged stacks of each, see [below](#the-stacks-of-where)",
-        "left_out": "how many meshes there are beyond",
+        "meshes": "the merged stacks of each mesh, see [below](#the-stacks-of-where)",
+        "left_out": "how many further meshes there are",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
         "unread": "[errors that nobody has read](#errors-that-nobody-has-read)",
-        "script": 'where the script is, if all ranks wait for messages and it waits for none of them; or `""`',
+        "script": 'the place of the script, if all ranks wait for messages and the script waits for no rank; or `""`',
     },
     processes=_PROCESSES,
 )

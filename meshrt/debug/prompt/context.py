@@ -27,7 +27,7 @@ DIFF = Option("--diff", "show what differs from the answer of this rank", "diff"
 ANSWERS = {
     "answers": '`[{"actor", "kind", "ranks", "text", "facts", "failed"}]`, equal answers once (`failed`: the text says '
     "what was wrong with the line)",
-    "waiting": "`{actor: ranks}` that have not answered in time",
+    "waiting": "`{actor: ranks}` of ranks that have not answered in time",
 }
 
 
