@@ -111,7 +111,7 @@ _REPR = 300
 
 
 class MeshError(Exception):
-    """Root of everything that meshrt raises by itself."""
+    """Base class of all errors that meshrt itself raises."""
 
     #: When the call was sent that it is about, monotonic ns; 0 if it is about none.
     sent = 0
@@ -165,7 +165,7 @@ class _OfRank(_AtRank):
 
 
 class UsageError(MeshError):
-    """The caller asked for something that cannot be; nothing was sent."""
+    """The caller asked for something that is not possible; nothing was sent."""
 
 
 class NotAnEndpointError(UsageError, RuntimeError):
@@ -177,7 +177,7 @@ class InvalidEndpoint(UsageError, ValueError):
 
 
 class ForkedMeshError(UsageError):
-    """A mesh belongs to the process that made it; this is a forked child."""
+    """A mesh was used in a forked child; it belongs to the process that made it."""
 
 
 class ArgumentNotSerializable(UsageError, TypeError):
@@ -267,7 +267,7 @@ class ResultNotSerializable(ActorError, TypeError):
 
 
 class SupervisionError(_OfRank, MeshError, RuntimeError):
-    """A rank cannot answer any more.
+    """A rank can no longer answer.
 
     Attributes:
         place: Which rank.
@@ -380,7 +380,7 @@ def describe_exit(exit_code: int | None, signal: int | None) -> str:
 
 
 class HostLost(SupervisionError):
-    """The agent of a host ended, or its machine is not heard of any more; every rank of that host ended with it.
+    """The agent of a host ended, or its machine no longer responds; every rank of that host ended with it.
 
     Attributes:
         hint: Why, if that is known.
@@ -396,12 +396,12 @@ class HostLost(SupervisionError):
 
 
 class MeshFailure(msgspec.Struct, frozen=True, weakref=True):
-    """What has failed on a mesh at about one time: given to ``__supervise__`` of the actor that made the mesh.
+    """The failures of a mesh at about one time: passed to ``__supervise__`` of the actor that made the mesh.
 
     Attributes:
         mesh_id, mesh_name: The mesh.
         errors: One for each failure, in the order of the ranks: `ProcessDied` or `HostLost` for a rank that is gone,
-            `ActorError` for an exception that no caller waits for. Notes of the first: what owners below have decided.
+            `ActorError` for an exception that no caller waits for. Notes of the first: decisions of owners below.
     """
 
     mesh_id: str
@@ -433,7 +433,7 @@ def _first(error: MeshError) -> str:
 
 
 class LinkLost(SupervisionError):
-    """The connection to a rank broke, and nothing is known of an end of its process.
+    """The connection to a rank broke, and its process is not known to have ended.
 
     Attributes:
         hint: Why it could not be made; "" if it was made, and broke.
@@ -459,7 +459,7 @@ class MeshStopped(SupervisionError):
 
 
 class ActorAborted(SupervisionError):
-    """The actor has ended, by ``abort(reason)`` or a `BaseException`; its process lives on. ``failure``: its number."""
+    """The actor has ended, by ``abort(reason)`` or a `BaseException`; the process stays. ``failure``: its number."""
 
     reason = failure = ""
 
@@ -468,7 +468,7 @@ class ActorAborted(SupervisionError):
 
 
 class Disconnected(MeshError):
-    """The connection to another program has ended (`meshrt.connect`): that has ended, or the connection was closed.
+    """The connection to another program has ended (`meshrt.connect`): the program ended, or the connection was closed.
 
     Attributes:
         why: Which program it is, and what has happened.
@@ -487,9 +487,9 @@ class Disconnected(MeshError):
 
 
 class MeshBusy(_AtRank, MeshError):
-    """A call where nothing may wait was not sent, to no rank of its mesh: too much waits to be sent to one of them.
+    """A call was sent to no rank of its mesh: one rank's queue is full, and the caller may not wait.
 
-    That is on an event loop, and in a done-callback that runs on a thread of meshrt.
+    A caller may not wait on an event loop, or in a done-callback that runs on a thread of meshrt.
 
     Attributes:
         place: The rank that does not read its messages; the one with the longest queue.
@@ -543,7 +543,7 @@ class LimitReached(MeshError):
 
 
 class PortClosed(MeshError):
-    """A port was sent to whose receiver is closed, or a receiver was asked that is closed."""
+    """A message was sent to a port whose receiver is closed, or `recv` was called on a closed receiver."""
 
 
 class SpawnError(MeshError, RuntimeError):
@@ -641,7 +641,7 @@ def _unanswered(missing: Sequence[RankPlace], total: int) -> str:
 
 
 class CallTimeout(MeshError, TimeoutError):
-    """``get(timeout=...)`` ran out. Nothing was cancelled: a later ``get`` may still succeed.
+    """``get(timeout=...)`` expired. Nothing was cancelled: a later ``get`` may still succeed.
 
     Where the time is an option of the call itself (`Endpoint.options`), the call was cancelled.
 
@@ -687,4 +687,4 @@ class AuthenticationError(ProtocolError):
 
 
 class ShutdownError(MeshError, RuntimeError):
-    """The interpreter or the runtime is closing; no new work is taken."""
+    """The interpreter or the runtime is closing; no new work is accepted."""

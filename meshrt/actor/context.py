@@ -32,10 +32,10 @@ __all__ = [
 
 
 class ActorInstance:
-    """The actor that runs here; in the script, what stands for the script itself. Its text names it and who made it.
+    """The actor that runs here; in the script, it represents the script. Its text names it and who made it.
 
     Attributes:
-        name: As given to ``spawn``; ``"root"`` for the script.
+        name: The name given to ``spawn``; ``"root"`` for the script.
         class_name: Qualified name of its class.
         module: Where that is defined; "" while that is not known.
         mesh_id: The mesh it lives on.
@@ -64,7 +64,7 @@ class ActorInstance:
         self._end = end
 
     def abort(self, reason: object = "") -> NoReturn:
-        """End this actor as failed, behind the message that runs, which this ends. The process lives on.
+        """End the message that runs, and then this actor, as failed. The process continues.
 
         Calls that wait here, and later ones, fail with `ActorAborted`, and so does this one; the owner is told. What
         the actor has made ends with it, and ``__cleanup__`` is given the error.
@@ -77,7 +77,7 @@ class ActorInstance:
         self._ends(ActorEnds(_text_of(reason), failed=True))
 
     def stop(self, reason: object = "") -> NoReturn:
-        """End this actor behind what was sent before, as `ActorMesh.stop` does. It ends the message that runs.
+        """End the message that runs, and, after messages sent before, this actor, as `ActorMesh.stop` does.
 
         That call, and later ones, fail with `MeshStopped`. Otherwise as `abort`, but no owner is told.
         """
@@ -188,7 +188,7 @@ class Context:
 
     @property
     def actor_instance(self) -> ActorInstance:
-        """The actor that runs; what stands for the script where none does."""
+        """The actor that runs; an instance for the script if no actor runs."""
         return SCRIPT if self._call is None else self._call.instance
 
     @property

@@ -207,7 +207,7 @@ def _evidence(error: BaseException, record: FailureRecord, *, foreign: bool) -> 
 
 
 def record(function: F) -> F:
-    """Decorate the main function of a script: its launcher, such as ``torchrun``, is told why the script fails.
+    """Decorate the main function of a script: its launcher, such as ``torchrun``, gets the reason if it fails.
 
     As ``torch.distributed.elastic.multiprocessing.errors.record``, without torch; ``sys.exit("why")`` is told as well.
     If a rank of a mesh has failed, the whole report is told at the end of the script; that needs no decorator.

@@ -1,4 +1,4 @@
-"""Which ranks have how much memory, and which variables hold it: a plug-in.
+"""How much memory ranks have, and which variables hold it: a plug-in.
 
 The first request loads `meshrt.memory.rank` in ranks and `meshrt.memory.root` in the root. `root` says where each fact
 comes from, `walk` and `sizing` how variables are counted, `document` what the resulting document holds.

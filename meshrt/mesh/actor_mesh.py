@@ -73,7 +73,7 @@ class Endpoint(Generic[P, R]):
         return future
 
     def choose(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Call it on one rank, chosen at random among those that do not raise MeshBusy; else as `call`."""
+        """Call it on one rank, chosen at random among those that do not raise MeshBusy; otherwise like `call`."""
         driver = self._target.runtime().driver
         if driver.full:
             position = random.choice(positions_with_room(self._target, driver))
@@ -176,7 +176,7 @@ class Endpoint(Generic[P, R]):
         broadcast(self._target, self._spec.name, args, kwargs)
 
     async def wait_ready(self) -> None:
-        """Wait, on an event loop, while a rank of this mesh does not take its messages, as a thread waits in a call.
+        """Wait, on an event loop, until all ranks of this mesh take messages; on a thread, the call itself waits.
 
         The call behind it, without an ``await`` between the two, does not raise MeshBusy. Tasks are let through in the
         order in which they came.
@@ -199,7 +199,7 @@ class Endpoint(Generic[P, R]):
 
 
 class ActorMesh(Block, MeshTrait, Generic[A]):
-    """A handle: slice it, call endpoints on it, send it as an argument, get it when every ``__init__`` has run."""
+    """A handle on actors: slice it, call endpoints on it, send it as an argument, wait for ``__init__`` with `get`."""
 
     def __init__(self, cls: type[A], target: Target, initialized: Future[None] | None) -> None:
         self._class = cls
@@ -241,7 +241,7 @@ class ActorMesh(Block, MeshTrait, Generic[A]):
         return self
 
     def stop(self, grace: float | None = None) -> Future[None]:
-        """End the actor on these ranks: after what was sent before, ``__cleanup__`` runs, later calls fail.
+        """End the actor on these ranks: messages sent before are served, ``__cleanup__`` runs, later calls fail.
 
         What the actor has made has five seconds to end then.
 
@@ -273,7 +273,7 @@ class ActorMesh(Block, MeshTrait, Generic[A]):
     def endpoint(self, which: Endpoint[P, R]) -> Endpoint[P, R]: ...
 
     def endpoint(self, which: Any) -> Endpoint[..., Any]:
-        """Return an endpoint, also one whose name is that of an attribute of the mesh, such as ``get``.
+        """Return an endpoint by name, also if the mesh has an attribute of that name, such as ``get``.
 
         Args:
             which: Its name; or, with the types of the endpoint, the method of the class: ``store.endpoint(Store.get)``.

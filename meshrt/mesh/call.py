@@ -100,7 +100,7 @@ class _Called:
         return CallTimeout(self._text, seconds, *self._unanswered())
 
     def cancel(self, *, interrupt: bool = False) -> bool:
-        """Cancel the call, as `Future.cancel`. Of a stream, the futures of the ranks that have not answered fail."""
+        """Cancel the call, like `Future.cancel`. In a stream, the futures of the ranks that have not answered fail."""
         return self._withdraw(CallCancelled(self._text, *self._unanswered()), interrupt=interrupt)
 
     def expire(self, seconds: float) -> None:
@@ -440,7 +440,7 @@ class _OneOfMany(Future[R]):
 
 
 class StreamCall(_Called, Generic[R]):
-    """A future for each answer, the first to come first. Iterate over it once: ``for``, or ``async for``.
+    """A future for each answer, in order of arrival. Iterate over it once: ``for``, or ``async for``.
 
     A future of ``for`` may have to be waited for; one of ``async for`` is done.
     """
@@ -483,7 +483,7 @@ class StreamCall(_Called, Generic[R]):
         return self._wait(any_of_them=True)
 
     def done(self) -> bool:
-        """Whether every rank has answered, or will not; looks at what has arrived, never waits."""
+        """Whether every rank has answered, or will not; checks only what has arrived, never waits."""
         return all(future.done() for future in self._futures)
 
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:

@@ -54,7 +54,7 @@ class Channel(Generic[T]):
 
     @classmethod
     def open_ranked(cls, once: bool = False) -> tuple[Port[T], PortReceiver[tuple[int, T]]]:
-        """As `open`; what is received is ``(rank, value)``, with the rank of the sender in the mesh that was called."""
+        """Like `open`, but `recv` returns ``(rank, value)``: the rank of the sender in the mesh that was called."""
         port: Port[T]
         port, receiver = _open(once=once, ranked=True)
         return port, cast("PortReceiver[tuple[int, T]]", receiver)
@@ -116,7 +116,7 @@ class PortReceiver(Generic[T]):
         return future
 
     def close(self) -> None:
-        """Take nothing any more. Waiting ``recv()`` raise PortClosed, and so does the next ``send`` of each process."""
+        """Close the receiver: waiting ``recv()`` raise PortClosed, and so does the next ``send`` of each process."""
         self._collected.detach()
         if not self._driver.forked:
             self._close()

@@ -30,7 +30,7 @@ def _checked(timeout: float | None) -> float | None:
 
 
 class Future(Pending, Generic[T_co]):
-    """A value that will be there: get it, await it, or be called back. From any thread, any number of times.
+    """A value that will be available later: get it, await it, or add a callback. From any thread, any number of times.
 
     Made by meshrt only. A time-out consumes nothing: the call goes on, and ``get`` may be called again.
     """
@@ -126,7 +126,7 @@ class Future(Pending, Generic[T_co]):
         self.when_done(callback, background=False)
 
     def cancel(self, *, interrupt: bool = False) -> bool:
-        """Cancel the call: its answers are not wanted any more.
+        """Cancel the call: its answers are no longer needed.
 
         It fails at once with `CallCancelled`. A rank that has not begun the call does not run it; one that runs an
         ``async def`` endpoint has it cancelled there (``asyncio.CancelledError``); a ``def`` endpoint runs to its end,
@@ -149,7 +149,7 @@ class Future(Pending, Generic[T_co]):
         return self.disturbable
 
     def done(self) -> bool:
-        """Whether the value (or the error) is there; looks at what has arrived, never waits."""
+        """Whether the value (or the error) has arrived; never waits."""
         if not self.finished:
             self._driver.poll_nowait()
         return self.finished

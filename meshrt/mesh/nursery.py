@@ -58,7 +58,7 @@ class Nursery:
         self._cancelled_block = False
 
     def start(self, call: C) -> C:
-        """Have a call end with the block, and return it. When the nursery is closing, the call is cancelled at once.
+        """Make a call end with the block, and return it. When the nursery is closing, the call is cancelled at once.
 
         Args:
             call: What ``call()``, ``call_one()``, ``choose()`` or ``stream()`` has returned.

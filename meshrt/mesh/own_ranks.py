@@ -186,7 +186,7 @@ class OwnRanks:
 
 
 def this_proc() -> ProcMesh:
-    """Return the process that calls, as a mesh without dimensions.
+    """Return the calling process, as a mesh without dimensions.
 
     In a rank: that rank. In the script: the script's own process; its actors end with the program, and other ranks
     may call them.

@@ -106,7 +106,7 @@ class Port(Generic[T]):
             self._send(MeshError(text), error=one_line(text, _HEADLINE))
 
     async def wait_ready(self) -> None:
-        """Wait until a thread would not wait in `send`: the receiver takes its messages, or its end is known.
+        """Wait until `send` would not block a thread: the receiver takes messages, or is known to have ended.
 
         In the process of the receiver it never waits, as the task that takes may be this one.
         """

@@ -140,7 +140,7 @@ class HostMesh(Block, MeshTrait):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, in order; empty where they are not placed yet, or this process has not been told."""
+        """Names of the hosts, in order; empty if they are not placed yet, or this process does not know them."""
         return self._names
 
     def spawn_procs(
@@ -292,7 +292,7 @@ class ProcMesh(Block, MeshTrait):
 
     @property
     def initialized(self) -> Future[None]:
-        """Done when every process of the mesh has been started; SpawnError if one could not be."""
+        """A future that is done when all processes of the mesh have been started; SpawnError if one failed to start."""
         return self._owner().initialized(self._mesh_id)
 
     @overload
@@ -358,7 +358,7 @@ class ProcMesh(Block, MeshTrait):
         return ActorMesh(cls, target, init)
 
     def stop(self, grace: float = 5.0) -> Future[None]:
-        """End the processes: what was sent before is served for up to ``grace`` seconds, then they are killed.
+        """End the processes: messages sent before are served for up to ``grace`` seconds, then they are killed.
 
         Returns a future; off an event loop it has been waited for already. A second call is allowed. In a ``finally``,
         the failure behind the current error is collected first, as a block does: for about a second at most.

@@ -50,7 +50,7 @@ APART = 5.0
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """A rank was started again, and an actor on it built again: given to ``on_restart``.
+    """The restart of a rank, on which an actor was built again: passed to ``on_restart``.
 
     Attributes:
         place: The rank as it is now.

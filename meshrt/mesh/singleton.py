@@ -32,7 +32,7 @@ P = ParamSpec("P")
 
 
 def get_or_spawn(name: str, cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Future[Handle[A]]:
-    """Return the program's only actor of a name; the first that asks has it built. From the script or any rank.
+    """Return the program's only actor of a name; the first call builds it. From the script or any rank.
 
     It has a process of its own on the script's host, and ends with the program, or by ``stop()`` of its handle. When it
     has failed or ended, the next call builds another one.

@@ -33,7 +33,7 @@ _MAKES_WORKERS = "_repopulate_pool_static"
 def join(
     name: str = "main", *, mesh: int | Mapping[str, int] | None = None, rank: int | None = None, wait: float = 5.0
 ) -> bool:
-    """Let the tools see this process from now on, as a rank of a program that meshrt runs beside it.
+    """Make this process visible to the tools, as a rank of a program that meshrt runs beside it.
 
     Below a launcher of ranks (torchrun, srun, mpirun, or the variables ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK`` and
     ``LOCAL_WORLD_SIZE``), all processes of the job that join are ranks of one program. Elsewhere these are processes of

@@ -91,7 +91,7 @@ class ObjectRef(Generic[T], _Argument):  # type: ignore[misc]
         yield from self._lengths
 
     def get(self) -> T:
-        """Return the object; large arrays in it are views of the store, to read. Any thread.
+        """Return the object; large arrays in it are read-only views of the store. Any thread.
 
         Raises:
             ReferenceLost: The host agent that kept it has ended.

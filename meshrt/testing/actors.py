@@ -138,7 +138,7 @@ def local(cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator
 
 
 def patch_actor(original: type, replacement: C) -> ActorPatch[C]:
-    """Have ``replacement`` spawned where ``original`` is, in this process and by the actors that it spawns meanwhile.
+    """Spawn ``replacement`` instead of ``original``, in this process and in actors that it spawns meanwhile.
 
     A context manager, for ``with`` and ``async with``, whose value is ``replacement``; and a decorator of functions,
     plain or ``async def``. Blocks may be nested, and the inner one counts. Actors that run already stay what they are.

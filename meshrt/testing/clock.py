@@ -240,7 +240,7 @@ def current_clock() -> FakeClock | None:
 
 @contextlib.contextmanager
 def fake_clock(*, auto: bool = False) -> Iterator[FakeClock]:
-    """A clock that the test sets: ``with fake_clock() as clock, local(Poller) as poller: ... clock.advance(60)``.
+    """A clock that the test sets: ``with fake_clock() as clock, local(Poller)``, and in it ``clock.advance(60)``.
 
     It is the time of the event loops of actors of `local` and `local_mesh` blocks that begin within the block
     (``asyncio.sleep``, ``asyncio.timeout``, ``loop.time()``), and of the time limits of meshrt in this process:

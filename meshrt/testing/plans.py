@@ -77,7 +77,7 @@ class FaultPlan:
     # -- the script
 
     def begin(self, mesh: ProcMesh) -> None:
-        """Bring the plan to the ranks of a mesh, or of a slice, and wait until all count their calls.
+        """Send the plan to the ranks of a mesh, or of a slice, and wait until all of them count their calls.
 
         Raises:
             UsageError: The plan was begun before, the mesh has no such ranks, or they are no processes of this program;
@@ -133,14 +133,14 @@ class FaultPlan:
                 self._changed.wait(left)
 
     def resume(self) -> None:
-        """Let processes that are stopped go on."""
+        """Resume the stopped processes."""
         with self._changed:
             stopped, self._stopped = self._stopped, {}
         for pid, descriptor in stopped.items():
             _continue(pid, descriptor)
 
     def end(self, *, failed: bool = False) -> str:
-        """End the plan: stopped processes go on, and nothing happens any more.
+        """End the plan: stopped processes are resumed, and no further faults happen.
 
         Args:
             failed: The test has failed: ranks that are at work are not waited for.
@@ -275,7 +275,7 @@ def _has_ended(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def faults(mesh: ProcMesh, *planned: Fault) -> Iterator[FaultPlan]:
-    """Have faults happen to ranks of a mesh of processes: ``with faults(mesh, kill(3, at=call("step", 5))) as plan``.
+    """Inject faults into ranks of a mesh of processes: ``with faults(mesh, kill(3, at=call("step", 5))) as plan``.
 
     Args:
         mesh: As `proc_mesh` makes it, or a slice of it: ranks are numbers in this view.

@@ -47,10 +47,10 @@ GROUPS = (
             "shutdown_context": "",
         },
         {
-            "Actor.__cleanup__(exc)": "An actor may have it, plain or async: runs when the actor ends; `exc` is the "
-            "error that is the reason, or None.",
-            "Actor.__supervise__(failure)": "An actor may have it, plain or async: decides about a `MeshFailure` of "
-            "what the actor has spawned; true means handled.",
+            "Actor.__cleanup__(exc)": "Optional method of an actor, plain or async: runs when the actor ends; `exc` is "
+            "the error that caused the end, or None.",
+            "Actor.__supervise__(failure)": "Optional method of an actor, plain or async: decides about a "
+            "`MeshFailure` of what this actor has spawned; true means handled.",
         },
     ),
     Group(
@@ -131,8 +131,8 @@ GROUPS = (
         "supervision.md",
         {"MeshFailure": "error errors ranks report", "Restart": "", "record": ""},
         {
-            "unhandled_fault_hook": "To be set in the script: a plain function, called with each `MeshFailure` that no "
-            "owner has handled, on a thread of its own; if it returns, the failure is handled."
+            "unhandled_fault_hook": "A plain function that a script may set. It is called with each `MeshFailure` that "
+            "no owner has handled, on a thread of its own; if it returns, the failure is handled."
         },
     ),
     Group("looking inside", "debugger.md", {"breakpoint": "", "memory": "", "debug_client": ""}),

@@ -154,7 +154,7 @@ def reference(group: Group) -> str:
     """Return the page of the reference about a group of names."""
     page, anchor, heading = group.guide.partition("#")
     guide = f"[{title_of(f'docs/{page}')}](../{page}{anchor}{heading})"
-    lines = [f"# {_capital(group.title)}", "", f"How they are used: {guide}.", ""]
+    lines = [f"# {_capital(group.title)}", "", f"Guide: {guide}.", ""]
     for name, members in group.names.items():
         short = name.rpartition(".")[2]
         lines += _entry(
