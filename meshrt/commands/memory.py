@@ -81,7 +81,7 @@ COMMAND = Command(
         _file("--open", "show a view that was kept, or that a rank wrote at its limit"),
         _file("--diff", "show what has grown since a view that was kept"),
         Option(
-            "--watch", "look again and again, and show what grows", "", "SECONDS", 2.0, convert=duration, offer=_SHELL
+            "--watch", "repeat the measurement, and show what grows", "", "SECONDS", 2.0, convert=duration, offer=_SHELL
         ),
     ),
     aliases=("mem",),
