@@ -81,6 +81,7 @@ class AgentReports:
         if rank not in live.ranks:
             return
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
+        wait = live.shown.wait(script=record.script)
         self._terminal.lines(
             RankLines(
                 record.mesh_id,
@@ -91,8 +92,8 @@ class AgentReports:
                 live.shown,
                 live.scope,
                 time.monotonic(),
-                not record.script,
-                live.shown.fold if not record.script and len(live.ranks) > 1 else 0.0,
+                not record.script or wait > 0,
+                wait if len(live.ranks) > 1 else 0.0,
             )
         )
 

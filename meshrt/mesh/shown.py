@@ -56,7 +56,8 @@ class Shown(msgspec.Struct, frozen=True):
         text: As it was given.
         nothing: It is "off".
         ranks: Which ones; None: all.
-        fold: Seconds that a line waits for equal lines of other ranks; 0: equal lines are not shown as one.
+        fold: Seconds that a line waits for equal lines of other ranks; 0: equal lines are not shown as one; None: it is
+            not said.
         limit: Lines a second; 0: any number.
         level: For log records of the ranks, instead of the level of the script's root logger; None: that one.
     """
@@ -64,9 +65,13 @@ class Shown(msgspec.Struct, frozen=True):
     text: str = "on"
     nothing: bool = False
     ranks: Selection | None = None
-    fold: float = _FOLD
+    fold: float | None = None
     limit: int = 0
     level: int | None = None
+
+    def wait(self, *, script: bool) -> float:
+        """Return the seconds that a line waits for equal ones; those of a script do where it is said."""
+        return self.fold if self.fold is not None else 0.0 if script else _FOLD
 
     def members(self, shape: Shape, *, strict: bool = False) -> frozenset[int]:
         """Return the base ranks of a mesh that are shown.

@@ -341,6 +341,11 @@ def test_the_words_of_torchrun(count: str, ranks: int, tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == [f"{rank} {ranks} 3" for rank in range(ranks)]
 
 
+def test_equal_lines_are_put_together_where_that_is_said(tmp_path: Path) -> None:
+    words = ("-m", "meshrt", "run", "-n", "2", script(tmp_path, "print('loading')"))
+    assert run_python(*words, env=environment(MESHRT_LOGS="fold=30")).stdout == "[main 0-1] loading\n"
+
+
 def test_no_process_is_left(tmp_path: Path) -> None:
     text = TRAIN + "import subprocess\nsubprocess.Popen(['sleep', '3600'], start_new_session=True)\n"
     assert run(script(tmp_path, text), "pass").returncode == 0

@@ -75,14 +75,16 @@ def test_a_line_waits_only_where_others_may_print_the_same(bench: Bench) -> None
         bench.reports.output(Output("m", 1, False, [("", "line")]))
         return bench.lines_shown[-1].wait
 
-    assert wait() == Shown().fold > 0
+    assert wait() == Shown().wait(script=False) > 0
     bench.live.set_program(parse_shown("ranks(1)", ""))
     assert wait() == 0.0
     bench.live.set_program(parse_shown("fold=off", ""))
     assert wait() == 0.0
     bench.live.set_program(None)
     bench.mesh.script = True
-    assert wait() == 0.0
+    assert wait() == 0.0 and not bench.lines_shown[-1].prefixed
+    bench.live.set_program(parse_shown("fold=0.5", ""))
+    assert wait() == 0.5 and bench.lines_shown[-1].prefixed
 
 
 def test_the_last_lines_of_ranks_on_other_machines_are_kept(bench: Bench) -> None:
