@@ -142,6 +142,15 @@ def gated(root: Desk, folder: Path) -> tuple[Path, Path]:
     return inside, gate
 
 
+def interrupt_await(root: Desk, inside: Path, gate: Path) -> None:
+    """Begin to await what never comes, and interrupt it between both."""
+    root.type("await asyncio.Event().wait()")
+    wait_until(inside.exists, WAIT)
+    assert root.request_stop().state == "asked"
+    gate.touch()
+    assert root.stopped().text == "*** KeyboardInterrupt\n"
+
+
 def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) -> None:
     """Half a loop is none, and the actor's own has to run again."""
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
@@ -151,11 +160,7 @@ def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) 
         root.show("!make = asyncio.new_event_loop")
         root.show("!slow = lambda make=make, i=iterate, p=places: (p[0].touch(), list(i()), make())[-1]")
         root.show("!asyncio.new_event_loop = slow")
-        root.type("await asyncio.Event().wait()")
-        wait_until(inside.exists, WAIT)
-        assert root.request_stop().state == "asked"
-        gate.touch()
-        assert root.stopped().text == "*** KeyboardInterrupt\n"
+        interrupt_await(root, inside, gate)
         root.show("!asyncio.new_event_loop = make")
         assert root.show("p await self.twice(value)").text == "10\n"
         root.let_go()
@@ -169,11 +174,7 @@ def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
         inside, gate = gated(root, tmp_path)
         root.show("!from meshrt.debug.rank.pdb_adapter import PdbAdapter")
         root.show("!PdbAdapter.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
-        root.type("await asyncio.Event().wait()")
-        wait_until(inside.exists, WAIT)
-        assert root.request_stop().state == "asked"
-        gate.touch()
-        assert root.stopped().text == "*** KeyboardInterrupt\n"
+        interrupt_await(root, inside, gate)
         root.let_go()
         assert answer.get(WAIT) == 10
 
