@@ -81,21 +81,10 @@ class AgentReports:
         if rank not in live.ranks:
             return
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-        wait = live.shown.wait(script=record.script)
-        self._terminal.lines(
-            RankLines(
-                record.mesh_id,
-                rank,
-                err,
-                lines,
-                coords,
-                live.shown,
-                live.scope,
-                time.monotonic(),
-                not record.script or wait > 0,
-                wait if len(live.ranks) > 1 else 0.0,
-            )
-        )
+        fold, shown, at = live.shown.wait(script=record.script), live.shown, time.monotonic()
+        prefixed, wait = not record.script or fold > 0, fold if len(live.ranks) > 1 else 0.0
+        part = RankLines(record.mesh_id, rank, err, lines, coords, shown, live.scope, at, prefixed, wait)
+        self._terminal.lines(part)
 
     def dropped(self, ranks: Sequence[tuple[str, int, dict[str, int]]]) -> None:
         """Events of ranks were left out while this process, or an agent, did not read."""

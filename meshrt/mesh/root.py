@@ -185,17 +185,7 @@ class Root:
         )
         births = Births(services.at_birth, restarts, levels.of)
         spawning = Spawning(
-            loop,
-            agents,
-            births,
-            registry,
-            driver,
-            services,
-            lifecycle,
-            stopping,
-            self.ending,
-            upkeep,
-            terminal,
+            loop, agents, births, registry, driver, services, lifecycle, stopping, self.ending, upkeep, terminal
         )
         singletons = Singletons(registry, spawning, stopping)
         self.owner = ScriptOwner(driver, registry, services, script, spawning, stopping, singletons, live)
