@@ -1,4 +1,4 @@
-"""``python -m tests.pictures [NAME ...]``: write all pictures, or some."""
+"""``python -m tests.pictures [NAME ...]``: write all pictures, or some. ``vscode`` is written only if it is named."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 
-from tests.pictures import editor
+from tests.dap.vscode.installed import why_not as why_no_vscode
+from tests.pictures import editor, vscode
 from tests.pictures.badges import badges
 from tests.pictures.sessions import SESSIONS
 from tests.pictures.terminal import why_not
@@ -20,13 +21,17 @@ def main() -> None:
     if "badges" in names:
         for name, badge in badges(project()).items():
             (ROOT / "docs" / name).write_text(badge, "utf-8")
-    if set(names) - {"types", "badges"} and (reason := why_not()):
+    if set(names) - {"types", "badges", "vscode"} and (reason := why_not()):
         sys.exit(f"sessions cannot be recorded here: {reason}")
     with tempfile.TemporaryDirectory() as directory:
         os.environ["MESHRT_RUNTIME_DIR"] = directory  # beside whatever else runs here
         for name in names:
             if name in SESSIONS:
                 (ROOT / "docs" / f"{name}.svg").write_text(SESSIONS[name](), "utf-8")
+        if "vscode" in names:
+            if reason := why_no_vscode():
+                sys.exit(reason)
+            vscode.shoot(vscode.PICTURE)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from tests.dap.vscode.workbench import (
     Workbench,
     workbench,
 )
+from tests.pictures.vscode import shoot
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
@@ -148,3 +149,8 @@ def test_ranks_as_threads(tmp_path: Path) -> None:
         window.miss(CALL_STACK, RANKS[3])
         window.drive("Disconnect", "Shift", "F5")
         window.miss(CALL_STACK, "")
+
+
+def test_the_picture_of_the_documentation(tmp_path: Path) -> None:
+    shoot(tmp_path / "window.png")
+    assert (tmp_path / "window.png").read_bytes().startswith(b"\x89PNG")

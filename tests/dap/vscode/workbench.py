@@ -103,6 +103,10 @@ class Workbench:
         """Wait until none of the texts is shown by an element of ``at``."""
         self._do("miss", at=at, texts=texts)
 
+    def shoot(self, path: Path) -> None:
+        """Write a picture of the window."""
+        self._do("shoot", path=str(path))
+
     def messages(self, session: str) -> list[Body]:
         """What has passed so far between VS Code and the adapter of a session."""
         path = self._folder / "messages"
