@@ -112,7 +112,7 @@ def test_tracebacks_show_the_text_that_runs_and_not_a_file_of_the_host(cluster: 
     number = marked_line(str(helper), "fails")
     line = f'  File "{helper}", line {number}, in fails\n    raise ValueError("of a helper")'
     assert line in out, out + err
-    assert 'raise ValueError("of a helper")' in err
+    assert 'raise ValueError("of a helper")' in err, out + err
     own = f'  File "{script}", line {marked_line(str(script), "own")}, in own\n    raise KeyError("in the script")'
     assert own in out, out + err
     assert f"host n1 has another {helper} than the script; its ranks use that of the script" in err
