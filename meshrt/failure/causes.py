@@ -141,8 +141,8 @@ class _Known:
 
 
 def _was_over(record: FailureRecord, since: int) -> bool:
-    known = record.waited_for or record.restarted or 0 < record.told < since
-    return known and record.high + record.clock_error < since
+    known = record.waited_for or record.restarted
+    return 0 < record.told < since or (known and record.high + record.clock_error < since)
 
 
 def is_meant(record: FailureRecord, about: Reference) -> bool:

@@ -448,8 +448,9 @@ class Failures:
         self._last_words.begin(error)
 
     def _with_told(self, record: FailureRecord) -> FailureRecord:
-        told = self._services.told.get((record.mesh_id, record.rank, record.pid), 0)
-        return replace(record, told=told) if told and record.kind in ("exit", "signal") else record
+        has_ended = record.kind in ("exit", "signal")
+        told = self._services.when_told((record.mesh_id, record.rank, record.pid) if has_ended else record.id)
+        return replace(record, told=told) if told else record
 
     def _unseen(self) -> Incident | None:
         """Return the latest incident with a failure that no call has raised. Under the lock."""

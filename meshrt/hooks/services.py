@@ -297,8 +297,14 @@ class RootServices(Protocol):
     excused: set[str]
     #: The errors that have come to the script and that nobody has read, by their numbers.
     unread: dict[str, UnreadError]
-    #: When an error that says that a process has ended was first given out, monotonic ns: (mesh id, base rank, pid).
-    told: Mapping[tuple[str, int, int], int]
+
+    def when_told(self, what: tuple[str, int, int] | str) -> int:
+        """Return when an error was first given to a caller, monotonic ns; 0: not yet.
+
+        Args:
+            what: Of a process that has ended: mesh id, base rank and pid; else the number of a failure, of which
+                callers in the script count.
+        """
 
     def held(self) -> bool:
         """Whether a user holds a rank: deadlines are suspended."""

@@ -32,6 +32,8 @@ __all__ = ["Alarm"]
 
 #: How many are remembered: lost processes that were reported to a caller; failures in answers that were not read.
 _REMEMBERED = 10_000
+#: How many errors are known to be read: those of the latest seconds, which may be in one incident.
+_READ = 1000
 #: How many wait for the hook; it does not come back, and what comes beyond is as if there were none.
 _WAITING_MAX = 1000
 #: Seconds for which the end of the program waits for the hook.
@@ -68,7 +70,9 @@ class Alarm:
         self._ended = ""
         self._left: list[_Left] = []
         #: When a caller, in any process, was first told that a process has ended, monotonic ns; the oldest first.
-        self.told_at: dict[Lost, int] = {}
+        self._told_at: dict[Lost, int] = {}
+        #: When a caller in the script was given the error of a failure, by its number, likewise.
+        self._read_at: dict[str, int] = {}
         #: Of which ends callers in the script were told, the oldest first.
         self._known: dict[Lost, None] = {}
         #: For the hook, which one thread calls; it ends when there is nothing to do.
@@ -138,9 +142,16 @@ class Alarm:
     def noted(self, lost: Lost) -> None:
         """Note that a caller in any process was given an error that says that this process has ended."""
         with self._lock:
-            self.told_at.setdefault(lost, time.monotonic_ns())
-            while len(self.told_at) > _REMEMBERED:
-                del self.told_at[next(iter(self.told_at))]
+            self._told_at.setdefault(lost, time.monotonic_ns())
+            while len(self._told_at) > _REMEMBERED:
+                del self._told_at[next(iter(self._told_at))]
+
+    def when_told(self, what: Lost | str) -> int:
+        """Return when a caller was first given an error: about a lost process, or in the script the one of this number.
+
+        In monotonic ns; 0: not yet.
+        """
+        return self._read_at.get(what, 0) if isinstance(what, str) else self._told_at.get(what, 0)
 
     def told(self, lost: Lost) -> None:
         """Note that a caller in the script was."""
@@ -172,6 +183,9 @@ class Alarm:
         with self._lock:
             for each in (error, *error.others):
                 self.unread.pop(each.remote.failure, None)
+                self._read_at.setdefault(each.remote.failure, time.monotonic_ns())
+            while len(self._read_at) > _READ:
+                del self._read_at[next(iter(self._read_at))]
             if error.endpoint == "__init__":
                 # Each call to the actor reports it, by the error of the first rank.
                 call = (error.place.mesh_id, error.place.actor, error.endpoint)
@@ -283,7 +297,7 @@ class Alarm:
 
     def _is_untold(self, left: _Left) -> bool:
         # Of a process that the script does not own, its callers anywhere are those who are to be told.
-        told = left.quiet and left.lost <= self.told_at.keys()
+        told = left.quiet and left.lost <= self._told_at.keys()
         return left.raised is not None or (bool(left.lost) and not told)
 
 

@@ -141,7 +141,7 @@ class Root:
         upkeep.keep(run.pipe.path, run.pipe.make)
         alarm = Alarm(driver, registry.is_stopped)
         self.services = services = Services(
-            run.run_id, run.run_directory, registry, driver, terminal, loop, alarm.told_at, alarm.unread
+            run.run_id, run.run_directory, registry, driver, terminal, loop, alarm.when_told, alarm.unread
         )
         services.on_report(FilePart, ReceivedFiles(run.run_directory, terminal.announce).take)
         supervision = Supervision(registry, services, alarm)

@@ -65,8 +65,7 @@ class Services:
         driver: The root's links.
         terminal: Where `announce` writes.
         loop: Runs all of it.
-        told: When a caller was first told that a process has ended (`meshrt.mesh.alarm.Alarm.told_at`).
-        unread: As of `meshrt.mesh.alarm.Alarm`.
+        when_told, unread: As of `meshrt.mesh.alarm.Alarm`.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Services:
         driver: Driver,
         terminal: Terminal,
         loop: RootLoop,
-        told: Mapping[Lost, int],
+        when_told: Callable[[Lost | str], int],
         unread: dict[str, UnreadError],
     ) -> None:
         self.run_id = run_id
@@ -110,7 +109,7 @@ class Services:
         self.measures = Measures(registry)
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
         self.excused: set[str] = set()
-        self.told = told
+        self.when_told = when_told
         self.unread = unread
         # See `meshrt.hooks.services.RootServices`.
         self.meshes = registry.describe

@@ -211,6 +211,19 @@ def test_what_the_script_handles_is_none_of_its_failures(tmp_path: Path) -> None
     assert (done.returncode, done.stdout, done.stderr) == (0, "caught 2\n", "")
 
 
+def test_what_the_script_has_handled_before_is_not_the_root_cause_however_wrong_a_clock_is(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "from msgspec.structs import replace\nfrom meshrt.failure.root import Failures\nrecord = Failures.record\n"
+        "def unsure(self, mesh_id, rank, recorded):\n"
+        "    record(self, mesh_id, rank, replace(recorded, record=replace(recorded.record, clock_error=10**12)))\n"
+        "Failures.record = unsure\none = trainer.slice(n=2).everywhere\n"
+        "try:\n    one.call_one('raise ValueError(1)').get()\nexcept ValueError:\n    pass\n"
+        "one.call_one('raise KeyError(2)').get()",
+    )
+    assert "what     KeyError: 2" in done.stderr and "ValueError" not in done.stderr, done.stderr
+
+
 def test_an_error_of_the_script_itself_is_shown_as_ever(tmp_path: Path) -> None:
     done = program(tmp_path, "trainer.initialized.get()\n1 / 0")
     assert done.returncode == 1 and "ZeroDivisionError" in done.stderr and "ROOT CAUSE" not in done.stderr

@@ -184,6 +184,14 @@ def test_an_owner_that_raises_about_a_failure_is_its_victim() -> None:
     assert judge([told, asked], since=7 * MS, about=[Reference("a0.1", "m", 0)]).roots == (told,)
 
 
+def test_an_error_that_the_script_has_read_is_over_however_wrong_the_clock_of_its_rank() -> None:
+    handled, last = (raised(1, at, "OSError", waited_for=True, clock_error=50 * MS) for at in (5, 20))
+    assert judge([handled, last], since=10 * MS).roots == (handled, last)
+    read = replace(handled, told=9 * MS)
+    assert judge([read, last], since=10 * MS).roots == (last,)
+    assert judge([read, last], since=8 * MS).roots == (read, last), "the call was sent before"
+
+
 def test_an_init_that_fails_the_second_time_is_the_victim_of_the_end_before() -> None:
     ends = [death(1, at, restarts=True, incarnation=number) for number, at in enumerate((5, 50))]
     again = raised(1, 60, "OSError", endpoint="__init__", incarnation=2)

@@ -118,7 +118,7 @@ def test_what_a_thread_has_raised_just_before_the_end_is_reported(tmp_path: Path
     failures, services = failures_of(tmp_path)
     failures._add(raised(0, 1))
     told: list[Callable[[], None]] = []
-    services.unseen, services.told = [], {}
+    services.unseen, services.when_told = [], lambda _what: 0
 
     def call_soon(function: Callable[[], None]) -> None:
         told.append(function)

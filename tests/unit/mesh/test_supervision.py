@@ -178,7 +178,7 @@ def test_what_nobody_was_told_of_is_not_remembered_for_ever(root: Root) -> None:
     clock, waits = SimpleNamespace(now=lambda: 0.0), SimpleNamespace(all=list)
     driver: Any = SimpleNamespace(clock=clock, waits=waits, interject=lambda _function: False)
     terminal: Any = SimpleNamespace(announce=lambda _text: None)
-    services = Services("cafe", Path(), Registry(), driver, terminal, RootLoop(), {}, {})
+    services = Services("cafe", Path(), Registry(), driver, terminal, RootLoop(), lambda _what: 0, {})
     made: Any = root
     supervision = Supervision(made, services, made)
     most = services.unseen.maxlen or 0
