@@ -6,7 +6,6 @@ import asyncio
 import socket
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,10 +13,12 @@ import pytest
 from meshrt import Actor, ActorError, endpoint, proc_mesh
 from tests.debug.harness import Person, attached, person
 from tests.support.untyped import asked
-from tests.support.waiting import wait_until
+from tests.support.waiting import holds_within, wait_until
 
 WAIT = 20
 LATER = sys.version_info >= (3, 12)
+#: As `where` shows it; the line that calls it has its name, too.
+IN_SPIN = "_spin  debug/"
 
 
 class Again(Actor):
@@ -106,18 +107,19 @@ def type_in(me: Person, line: str) -> None:
     me.client.ask(asked("debug.send", line=line))
 
 
-def steps_on(me: Person, line: str) -> None:
-    """Type a line that leads into a call that blocks."""
+def steps_on(me: Person, line: str, there: str) -> None:
+    """Type a line that leads into a call that does not return; ``there``: how `where` shows that it is in there."""
     type_in(me, line)
     wait_until(lambda: not me.rows(), WAIT)
-    time.sleep(0.2)
+    me.until("where worker", there)
 
 
 def works_on(me: Person, line: str) -> None:
     """Type a line that does not come to its end."""
     type_in(me, line)
     wait_until(lambda: "at work on" in me.rows()[0]["note"], WAIT)
-    time.sleep(0.2)
+    if "await" not in line:  # what a line awaits is not shown; it is broken also where it has not begun to
+        me.until("where worker", "  <st")  # in <stdin> or <string>
 
 
 def interrupt(me: Person) -> str:
@@ -145,7 +147,7 @@ def test_a_stepped_call_that_blocks_is_interrupted(name: str, source: str, funct
     with attached("worker", 0) as me:
         assert "got = " in me("n")
         for step in ("n", "r", "s"):
-            steps_on(me, step)
+            steps_on(me, step, "in self.pair.recv")
             shown = interrupt(me)
             assert f"{function}()" in shown
             assert source in shown
@@ -163,7 +165,7 @@ def test_a_call_that_computes_is_stepped_over_and_interrupted() -> None:
     answer = worker.spins.call_one()
     with attached("worker", 0) as me:
         me("n")
-        steps_on(me, "n")
+        steps_on(me, "n", IN_SPIN)
         assert "_spin()" in interrupt(me)
         me("!self.go = False")
         assert "return turns" in me("r") + me("n") + me("n")
@@ -174,10 +176,16 @@ def test_a_call_that_computes_is_stepped_over_and_interrupted() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(
-    ("name", "free", "result"),
-    [("waits", "self.event.set()", 3), ("blocks", "self.pair[1].send(b'x')", 1), ("spins", "self.go = False", 4)],
+    ("name", "there", "free", "result"),
+    [
+        ("waits", "in Future", "self.event.set()", 3),
+        ("blocks", "in self.pair.recv", "self.pair[1].send(b'x')", 1),
+        ("spins", "spins  debug/", "self.go = False", 4),
+    ],
 )
-def test_an_async_endpoint_is_stepped_and_interrupted(name: str, free: str, result: int, first: bool) -> None:
+def test_an_async_endpoint_is_stepped_and_interrupted(
+    name: str, there: str, free: str, result: int, first: bool
+) -> None:
     procs = proc_mesh(gpus=1)
     if first:
         if not LATER or name == "blocks":
@@ -188,10 +196,7 @@ def test_an_async_endpoint_is_stepped_and_interrupted(name: str, free: str, resu
     with attached("worker", 0) as me:
         me("n")
         for _ in range(2):
-            if name == "spins":
-                steps_on(me, "unt 1000")
-            else:
-                steps_on(me, "n")
+            steps_on(me, "unt 1000" if name == "spins" else "n", there)
             shown = interrupt(me)
             assert f"{name}()" in shown
             assert "self" in me("p list(locals())")
@@ -211,7 +216,7 @@ def test_a_further_thread_that_steps_is_interrupted() -> None:
     with attached("worker", 0) as me:
         me("n")
         for _ in range(2):
-            steps_on(me, "n" if _ == 0 else "r")
+            steps_on(me, "n" if _ == 0 else "r", IN_SPIN)
             shown = interrupt(me)
             assert "_spin()" in shown, shown
         me("!self.go = False")
@@ -330,8 +335,7 @@ class Limits(Actor):
         while frame is not None:
             frame, depth = frame.f_back, depth + 1
         found = self._down(limit - depth - room, how)
-        time.sleep(0.3)  # the limit may be lowered a little later
-        return found, sys.getrecursionlimit() == limit
+        return found, holds_within(WAIT, lambda: sys.getrecursionlimit() == limit)  # it may be lowered a little later
 
     def _down(self, left: int, how: str) -> Any:
         if left > 0:
