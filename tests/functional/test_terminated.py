@@ -124,6 +124,11 @@ def test_a_nursery_that_waits_for_the_end_of_its_calls(tmp_path: Path) -> None:
     """One of them has failed: the others are cancelled, and a plain endpoint runs on."""
     text = f"""{TRAINER}
     @endpoint
+    def see(self, function):
+        while all(frame.f_code.co_name != function for frame in sys._current_frames().values()):
+            time.sleep(0.01)
+
+    @endpoint
     def fail(self):
         raise ValueError("on purpose")
 
@@ -132,8 +137,8 @@ mesh = proc_mesh(n=2, name="train")
 trainer, other = mesh.spawn("trainer", Trainer).get(), mesh.spawn("other", Trainer).get()
 with meshrt.nursery() as calls:
     waits = calls.start(trainer.wait_for.call("/nowhere"))
+    other.see.call("wait_for").get()  # else it would be cancelled before it runs
     print("up", flush=True)
-    time.sleep(1)  # until the first one runs
     calls.start(other.fail.call())
 """
     with program(tmp_path, text=text) as running:

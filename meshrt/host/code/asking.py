@@ -119,11 +119,11 @@ class _Connection:
     def _receive(self) -> bytes:
         while True:
             now = time.monotonic()
+            if now >= self._tell_at:  # also where this thread ran again only behind the deadline
+                self._tell_at = float("inf")
+                self._tell()
             if now >= self._deadline:
                 raise TimeoutError
-            if now >= self._tell_at:
-                self._tell_at = self._deadline
-                self._tell()
             self._sock.settimeout(max(0.001, min(self._deadline, self._tell_at) - now))
             with contextlib.suppress(TimeoutError):
                 data = self._sock.recv(1 << 16)

@@ -12,10 +12,10 @@ import pytest
 
 from meshrt.transport import routes as routes_module
 from meshrt.transport.connecting import Connector, Opened
-from meshrt.transport.racing import NEXT_SECONDS
 from meshrt.transport.routes import Routes
 from meshrt.wire.addresses import HostAddress, Port, RankAddress
 from meshrt.wire.preface import PrefaceReader, host_name, host_proof
+from tests.support.waiting import wait_until
 
 SECRET = b"s" * 32
 
@@ -80,7 +80,7 @@ def found(routes: Routes, host: HostAddress) -> tuple[Port | None, str]:
     """Search a host; returns its address, and what is the matter with it."""
     done = threading.Event()
     routes.find(host, done.set)
-    assert done.wait(20)
+    assert done.wait(60)
     return routes.known(host), routes.problem(host)
 
 
@@ -88,13 +88,12 @@ def at(*ports: Port) -> HostAddress:
     return HostAddress(7, 4711, b"/d", ports)
 
 
-def test_the_first_that_proves_itself_is_taken(ports: Ports) -> None:
+def test_the_first_that_proves_itself_is_taken(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one that is closed, one that is silent, another program, another host of this one, nor who only repeats."""
     wrong = [ports.open(answer) for answer in (lambda _: None, lambda _: b"HTTP/1.1 400", lambda _: b"", str.encode)]
     right = ports.open(proves)
-    begun = time.monotonic()
+    monkeypatch.setattr(routes_module, "_SECONDS", 1000.0)  # it is not waited until the silent one is given up
     assert found(Routes(SECRET), at(closed(), *wrong, right)) == (right, "")
-    assert time.monotonic() - begun < 6 * NEXT_SECONDS + 2
 
 
 def test_a_host_is_searched_once_and_anew_when_it_is_doubted(ports: Ports) -> None:
@@ -113,7 +112,7 @@ def test_all_that_wait_are_told_of_one_search(ports: Ports) -> None:
     told = [threading.Event() for _ in range(5)]
     for each in told:
         routes.find(host, each.set)
-    assert all(each.wait(20) for each in told) and len(ports.asked) == 1
+    assert all(each.wait(60) for each in told) and len(ports.asked) == 1
 
 
 def test_why_a_host_is_not_reached_is_kept_for_a_while(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +122,7 @@ def test_why_a_host_is_not_reached_is_kept_for_a_while(ports: Ports, monkeypatch
     address, why = found(routes, at(first, second))
     assert address is None
     assert why == f"127.0.0.1 port {first[1]}: Connection refused; 127.0.0.1 port {second[1]}: no answer in time"
+    wait_until(lambda: ports.asked, 60)  # it may read that late
     found(routes, at(first, second))
     assert len(ports.asked) == 1
     now = time.monotonic()
@@ -152,4 +152,4 @@ def test_a_host_that_is_doubted_while_others_wait_for_it_is_searched_again(ports
 
     connector.find(address, first)
     connector.find(address, lambda _found: told[1].set())
-    assert all(each.wait(20) for each in told) and relayed == []
+    assert all(each.wait(60) for each in told) and relayed == []
