@@ -14,7 +14,13 @@ from meshrt.transport import tools
 from tests.support.untyped import asked
 from tests.support.waiting import holds_within, wait_until
 
-__all__ = ["Person", "person"]
+__all__ = ["Person", "person", "stops_in"]
+
+
+def stops_in(text: str, actor: str) -> int:
+    """Return of how many ranks of ``actor`` notices in ``text`` say that they are stopped."""
+    said = re.compile(rf"(?:rank \d+|(\d+) ranks) of {re.escape(actor)} (?:\(.*?\) )?stopped")
+    return sum(int(number or 1) for number in said.findall(text))
 
 
 class Recorder:
@@ -101,12 +107,11 @@ class Person:
 
         A loaded machine splits a wave of stops in several, and the last may come long after `wait` has returned.
         """
-        said = re.compile(rf"(?:rank \d+|(\d+) ranks) of {re.escape(actor)} (?:\(.*?\) )?stopped")
-
-        def total() -> int:
-            return sum(int(number or 1) for notice in self.terminal.notices for number in said.findall(notice))
-
-        wait_until(lambda: total() >= count, 20, f"stops of {count} ranks of {actor} were not announced")
+        wait_until(
+            lambda: stops_in("\n".join(self.terminal.notices), actor) >= count,
+            20,
+            f"stops of {count} ranks of {actor} were not announced",
+        )
 
     def close(self) -> None:
         self.client.mute()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pexpect
 
+from tests.debug.harness import stops_in
 from tests.support.programs import environment
 
 __all__ = ["SECONDS", "Screen", "screen"]
@@ -35,6 +36,13 @@ class Screen:
             self._until([text], f"{text!r} is not seen, but: {shown!r} and then")
             before, _, self.seen = self.seen.partition(text)
             shown += before + text
+        return shown
+
+    def sees_stops(self, count: int, actor: str, place: str) -> str:
+        """Wait for the notices of ``count`` stops at ``place``, as `Person.announced`; returns all shown until then."""
+        shown = ""
+        while stops_in(shown, actor) < count:
+            shown += self.sees(f" stopped at {place}")
         return shown
 
     def sees_all(self, *texts: str) -> None:

@@ -20,6 +20,12 @@ pytestmark = pytest.mark.one_program
 WAIT = 20
 
 
+@pytest.fixture(autouse=True)
+def _names_who_is_late(monkeypatch: pytest.MonkeyPatch, _patient: None) -> None:
+    """Tests wait for what is said of ranks that do not stop."""
+    monkeypatch.setattr("meshrt.debug.broker.stopping._EXPLAIN_SECONDS", 0.5)
+
+
 def lines(me: Person) -> dict[int, int]:
     """Where ranks stand: the line, by rank."""
     return {row["rank"]: row["line"] for row in me.rows()}

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from meshrt import Actor, ActorMesh, concurrent_endpoint, endpoint, proc_mesh
+from meshrt.debug.operations import AttachedReport
+from meshrt.debug.prompt.attached import Attached
 from tests.debug.harness import attached, person
 from tests.support.markers import marked_line
 
@@ -118,10 +120,17 @@ def test_what_was_typed_for_a_rank_does_not_reach_the_mesh(
     result = tired.stop_and_wait.call()
     with attached("tired", 1) as me:
         me("n")
-        monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.3)
-        assert "tired 1 is running; its next stop will be announced" in me("n")  # over a wait that does not end
+        with monkeypatch.context() as patch:
+            take = Attached._take
+
+            def resumed(rank: Attached, event: AttachedReport | None) -> None:
+                take(rank, event)
+                if event is not None and event.kind == "resumed":  # before, it would be at work on the line
+                    patch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.3)
+
+            patch.setattr(Attached, "_take", resumed)
+            assert "tired 1 is running; its next stop will be announced" in me("n")  # over a wait that does not end
         assert me.prompt == "meshrt_dbg> " and me.terminal.forgotten == 1
-        monkeypatch.undo()
         me("attach tired 0")
         me("detach")
         assert me.terminal.forgotten == 1

@@ -48,7 +48,8 @@ def beside(script: Path) -> Iterator[tuple[Screen, Screen]]:
 @pytest.mark.slow
 def test_the_session_of_the_readme() -> None:
     with screen("debugging.py", cwd=EXAMPLES) as me:
-        me.sees("16 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
+        me.sees_stops(16, "debugee", "my_actors.py:16 (to_debug)")
+        me.sees(PROMPT)
         me.types("list")
         me.sees("Actor Name", "|     13 | {'hosts': 3, 'gpus': 1}", "|     15 |", PROMPT)
         me.types("attach debugee 13")
@@ -76,7 +77,8 @@ def test_the_session_of_the_readme() -> None:
 @pytest.mark.slow
 def test_the_prompt_opens_by_itself(waiting: Path) -> None:
     with screen(str(waiting)) as me:
-        me.sees("4 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
+        me.sees_stops(4, "debugee", "my_actors.py:16 (to_debug)")
+        me.sees(PROMPT)
         me.types("cast debugee ranks(:) p rank // 2")
         me.sees("[0-1] 0\n[2-3] 1\n", PROMPT)
         me.types("c")
@@ -88,7 +90,7 @@ def test_the_prompt_opens_by_itself(waiting: Path) -> None:
 @pytest.mark.slow
 def test_it_does_not_open_where_it_is_not_wanted(waiting: Path) -> None:
     with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
-        shown = program.sees("4 ranks of debugee stopped at my_actors.py:16 (to_debug); python -m meshrt.debug")
+        shown = program.sees_stops(4, "debugee", "my_actors.py:16 (to_debug); python -m meshrt.debug")
         assert PROMPT not in shown
         with screen("-m", "meshrt.debug") as me:
             me.sees("4 ranks of debugee stopped", PROMPT)
@@ -208,7 +210,8 @@ def test_it_opens_again_at_the_next_stop(tmp_path: Path) -> None:
     )
     with screen(str(tmp_path / "script.py")) as me:
         for n in range(3):
-            me.sees("2 ranks of twice stopped at script.py:5 (run)", PROMPT)
+            me.sees_stops(2, "twice", "script.py:5 (run)")
+            me.sees(PROMPT)
             me.types("c")
             me.sees("resumed", f"value [{n}, {n}]")
         me.ends()
@@ -247,7 +250,8 @@ def test_a_script_enters_after_all_ranks_have_stopped(tmp_path: Path) -> None:
         "print('went', 'on', call.done())\n"
     )
     with screen(str(tmp_path / "script.py")) as me:
-        me.sees("2 ranks of twice stopped at", PROMPT)
+        me.sees_stops(2, "twice", "script.py:")
+        me.sees(PROMPT)
         me.types("list")
         me.sees("twice        |      1 |", PROMPT)
         me.types("c")
@@ -346,7 +350,7 @@ def attached(script: Path) -> Iterator[Screen]:
 def test_ctrl_c_cancels_what_was_cast(waiting: Path) -> None:
     with beside(waiting) as (program, me):
         cancels(me, "cast debugee ranks(1:3) import time; time.sleep(1000)", "0/2 answered, waiting for 1-2")
-        me.sees("2 ranks of debugee (1-2) stopped at")
+        me.sees_stops(2, "debugee", "my_actors.py:")
         me.types("p debugee rank")
         me.sees("[0] 0\n[1] 1\n[2] 2\n[3] 3\n", PROMPT)
         me.types("quit")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshrt import ActorError, ActorMesh, proc_mesh
+from meshrt.debug.operations import JobReport
+from meshrt.debug.prompt.answers import Answers
 from tests.debug.actors import Asynchronous, Debugee, Stubborn, line_of
 from tests.debug.harness import attached, person
 from tests.support.waiting import wait_until
@@ -74,7 +77,8 @@ def test_set_trace_of_pdb_stops_as_breakpoint_does() -> None:
     assert result.get(WAIT).values() == [0, 1]
 
 
-def test_stops_are_announced_once_per_wave() -> None:
+def test_stops_are_announced_once_per_wave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.debug.broker.notices.QUIET_SECONDS", 1.0)  # a loaded machine splits a wave otherwise
     mesh = spawn(gpus=4)
     with person() as me:
         me("status")
@@ -305,22 +309,32 @@ def test_prompts_within_a_prompt() -> None:
     assert result.get(WAIT).values() == [20, 21]
 
 
-def test_a_slow_command_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_command_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.5)
     mesh = spawn(gpus=4)
     result = mesh.work.call()
     with person() as me:
         me.wait("debugee")
         with monkeypatch.context() as patch:
-            patch.setattr("meshrt.debug.prompt.repl.HINT_SECONDS", 2.0)
-            patch.setattr("meshrt.debug.prompt.repl.ANSWER_SECONDS", 2.5)
-            answer = me("cast debugee ranks(:) import time; time.sleep(12 if rank in (1, 2) else 0)")
+            add = Answers.add
+
+            def added(answers: Answers, report: JobReport) -> None:
+                add(answers, report)
+                if answers.pending().startswith("2/4 answered"):  # now the wait is over
+                    patch.setattr("meshrt.debug.prompt.repl.HINT_SECONDS", 0.0)
+                    patch.setattr("meshrt.debug.prompt.repl.ANSWER_SECONDS", 0.0)
+
+            patch.setattr(Answers, "add", added)
+            waits = f"wait_until(Path('{tmp_path}/gate' if rank in (1, 2) else '/').exists, 60)"
+            code = f"from pathlib import Path; from tests.support.waiting import wait_until; {waits}"
+            answer = me(f"cast debugee ranks(:) {code}")
         assert "2/4 answered, waiting for 1-2; Ctrl-C ends the wait" in answer
         assert not me.ok
         answer = me("cast debugee ranks(:) p 5")
         assert "[0,3] 5\n" in answer
-        assert "2 ranks of debugee (1-2): not asked (still at 'import time;" in answer
+        assert '2 ranks of debugee (1-2): not asked (still at "from pathlib import Path;' in answer
         assert "debugee 1 is at work on the line (`interrupt debugee ranks(1)` cancels it)" in me("attach debugee 1")
+        (tmp_path / "gate").touch()
         me.wait("debugee")
         assert "4 ranks" in me("continue")
     result.get(WAIT)

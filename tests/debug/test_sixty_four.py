@@ -17,7 +17,8 @@ REST = "0-2,4-10,12-18,20-26,28-34,36-42,44-50,52-58,60-63"
 
 
 @pytest.mark.slow
-def test_sixty_four_ranks() -> None:
+def test_sixty_four_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.debug.broker.notices.QUIET_SECONDS", 1.0)  # a loaded machine splits a wave otherwise
     mesh = proc_mesh(hosts=8, gpus=8, preload=["tests.debug.trains"]).spawn("w", Trains).get(WAIT)
     compute, train, wait = (f"trains.py:{line_of(name)}" for name in ("compute", "train", "wait"))
     with person() as me:

@@ -190,7 +190,7 @@ def test_pasted_into_python() -> None:
         me.child.send(
             WHOLE.replace("\nif True:\n    mesh", "\nmesh").replace("\n    print(", "\nprint(").replace("\n", "\r")
         )
-        me.sees("2 ranks of here stopped")
+        me.sees_stops(2, "here", "")
         done = run_python(
             "-m", "meshrt.debug", "-c", "attach here 1", "-c", "ll", "-c", "n", "-c", "detach", "-c", "continue"
         )

@@ -34,9 +34,23 @@ def program(tmp_path: Path, ranks: int) -> Iterator[tuple[Screen, list[int]]]:
         yield typed, [int(pid) for pid in typed.sees("]").removesuffix("]").split(",")]
 
 
+#: The debugger says for whom it waits when the others have answered, and not at some time.
+SAYS_SO_THEN = """
+import runpy
+from meshrt.debug.prompt import repl
+from meshrt.debug.prompt.answers import Answers
+repl.HINT_SECONDS, add = 60.0, Answers.add
+def added(answers, report):
+    add(answers, report)
+    repl.HINT_SECONDS = 0.0 if answers.pending() == "7/8 answered, waiting for 3" else 60.0
+Answers.add = added
+runpy.run_module("meshrt.debug", run_name="__main__")
+"""
+
+
 @contextmanager
-def debugger(tmp_path: Path) -> Iterator[Screen]:
-    with screen("-m", "meshrt.debug", XDG_STATE_HOME=str(tmp_path)) as me:
+def debugger(tmp_path: Path, *how: str) -> Iterator[Screen]:
+    with screen(*(how or ("-m", "meshrt.debug")), XDG_STATE_HOME=str(tmp_path)) as me:
         me.sees(PROMPT)
         yield me
 
@@ -93,7 +107,7 @@ def test_lines_are_edited_and_kept_for_the_next_session(tmp_path: Path) -> None:
 
 
 def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:
-    with program(tmp_path, 8) as (typed, _), debugger(tmp_path) as me:
+    with program(tmp_path, 8) as (typed, _), debugger(tmp_path, "-c", SAYS_SO_THEN) as me:
         typed.types("print('slow', mesh.slow.call((3,)).get().values())")
         me.types("wait w")
         me.sees("stopped: 8 ranks: 0-7", PROMPT)
