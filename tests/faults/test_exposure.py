@@ -56,7 +56,7 @@ def test_the_secret_is_nowhere_to_be_read(victims: ActorMesh[Victim]) -> None:
     """Not in command lines, environments, files, nor in what is printed of the objects that hold it."""
     victims.echo.call(1).get(LONG)
     runtime = current_runtime()
-    needles = [runtime.secret, runtime.secret.hex().encode(), repr(runtime.secret)[2:-1].encode()]
+    needles = [runtime.secret, runtime.secret.hex().encode(), repr(bytes(runtime.secret))[2:-1].encode()]
     places: list[bytes] = []
     for pid in [os.getpid(), *descendants(os.getpid())]:
         places += [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")]
