@@ -32,8 +32,6 @@ from tests.support.programs import run_python
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
-#: Seconds until ranks end with their agent, on a loaded machine.
-SOON = 5.0
 COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
 
 LOST_AT_THE_END = """
@@ -71,7 +69,7 @@ def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
     else:
         wait_until(lambda: len(list(tmp_path.iterdir())) == 4, LONG)
     os.kill(agents()[0], signal.SIGKILL)
-    all_gone([daemon, *(pids[rank] for rank in lost)], SOON)
+    all_gone([daemon, *(pids[rank] for rank in lost)], LONG)
     if phase == "idle":  # one after the other comes to be known
         wait_until(lambda: len(getattr(victims.pid.call().exception(LONG), "others", ())) == len(lost) - 1, LONG)
         pending = victims.pid.call()
@@ -121,7 +119,7 @@ def test_kill_9_while_stopping(tmp_path: Path) -> None:
     os.kill(agents()[0], signal.SIGKILL)
     assert stopping.get(LONG) is None
     assert isinstance(pending.exception(LONG), HostLost)
-    all_gone(pids, 1)
+    all_gone(pids, LONG)
 
 
 @pytest.mark.row("C7", "X4")
@@ -144,7 +142,7 @@ def test_all_agents_die_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch)
         for agent in agents():
             os.kill(agent, signal.SIGKILL)
         assert isinstance(victims.wait_for.call("/nowhere").exception(LONG), HostLost)
-        all_gone(pids, SOON)
+        all_gone(pids, LONG)
 
 
 def test_the_survivors_of_a_lost_host_are_used_again() -> None:

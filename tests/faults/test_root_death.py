@@ -295,7 +295,7 @@ def test_how_a_script_ends(end: str, tmp_path: Path) -> None:
     text, code = ENDS[end]
     with Program(MESHES + f"    {text}\n", tmp_path, "2") as program:
         everything = program.told("ready")
-        assert program.ends(10) == code
+        assert program.ends() == code
         all_gone(everything, GONE)
         wait_until(lambda: not marked_processes(), GONE)
         wait_until(lambda: not runtime_directories(), GONE)
@@ -337,7 +337,7 @@ def start():
     with Program(script + LATE[when] + "\n", tmp_path) as program:
         expected = {"atexit before": "ShutdownError", "del": "ShutdownError"}.get(when, [5, 5])
         assert program.told("late") == expected
-        assert program.ends(10) == 0
+        assert program.ends() == 0
         wait_until(lambda: not marked_processes(), GONE)
         wait_until(lambda: not runtime_directories(), GONE)
         assert program.output == ""

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -495,14 +496,21 @@ def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path
     script.write_text(
         PRELUDE + "mesh = proc_mesh(n=3, watchdog=1)\ntrainer = mesh.spawn('trainer', Trainer).get()\n"
         "call = trainer.run.call('')\nquick = trainer.slice(n=2).everywhere.call_one('')\n"
-        "quick.get()\ntime.sleep(6)\nprint('on', call.done())\nmesh.stop(0)\n"
+        "quick.get()\ninput()\nprint('on', call.done())\nmesh.stop(0)\n"
     )
-    done = run_python(str(script))
-    assert done.returncode == 0 and done.stdout.endswith("on False\n")
-    told = done.stderr.count("meshrt: watchdog: trainer.run(): no answer within ")
-    assert told == 2 and "everywhere" not in done.stderr  # after 1 s, and again after 3 s
-    assert "no answer within 1 s from 2 of 3 (ranks 0-1); the call is still running" in done.stderr
-    assert re.search(r"2/2 .* run  .*train\.py:\d+ +blocked .* in time\.sleep", done.stderr)
+    command, pipe = [sys.executable, str(script)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment()) as program:
+        assert program.stderr is not None
+        err = ""
+        for line in program.stderr:
+            err += line
+            if err.count("meshrt: watchdog: trainer.run(): no answer within ") == 2:
+                break
+        out, more = program.communicate("\n", timeout=60)
+    assert program.returncode == 0 and out.endswith("on False\n"), err + more
+    assert "no answer within 3 s" in err and "everywhere" not in err + more
+    assert "no answer within 1 s from 2 of 3 (ranks 0-1); the call is still running" in err
+    assert re.search(r"2/2 .* run  .*train\.py:\d+ +blocked .* in time\.sleep", err + more)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "soon", True, float("inf"), float("nan")])
