@@ -158,7 +158,7 @@ def test_states_of_all_ranks() -> None:
         _, name, rank, coords, _, state, since, place, _ = (cell.strip() for cell in row.split("|"))
         assert (name, rank, coords, place) == ("worker", "2", "{'gpus': 2}", "")
         assert state == "dead (was killed by SIGKILL)"
-        assert re.fullmatch(r"\d s", since)
+        assert re.fullmatch(r"\d+ s", since)
         assert me("list running").count("| worker ") == 3
         assert me("list worker").count("| worker ") == 4
         assert me("list worker ranks(0:2)").count("| worker ") == 2

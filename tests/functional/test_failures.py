@@ -459,7 +459,7 @@ def test_a_rank_for_which_all_others_wait_is_the_likely_root_cause(tmp_path: Pat
     )
     done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
     owes = (
-        r"server rank 0 has not answered server.fetch\(\) for \d s: blocked in time.sleep at \S+served.py:5, in fetch"
+        r"server rank 0 has not answered server.fetch\(\) for \d+ s: blocked in time.sleep at \S+served.py:5, in fetch"
     )
     root = sections(done.stderr)[-1]
     assert re.fullmatch(
