@@ -77,6 +77,8 @@ def test_a_command_that_joins_its_words_and_has_them_split_again() -> None:
 def test_a_person_at_the_prompt() -> None:
     mesh = proc_mesh(n=2).spawn("debugee", Debugee).get(WAIT)
     pending = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
     words = ["-m", "meshrt", "debug", "--via", "env"]
     child = pexpect.spawn(sys.executable, words, env=environment(TERM="dumb"), encoding="utf-8", timeout=WAIT)
     try:
