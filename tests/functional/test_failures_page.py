@@ -37,7 +37,8 @@ if any(word.endswith("agent_main.py") for word in sys.orig_argv[:3]):
     known = meshrt.current_rank
     def sleeps(rank):
         with open(f"/proc/{rank.pid}/wchan") as file:
-            return "nanosleep" in file.read()
+            place = file.read()
+        return "nanosleep" in place or place == "0"  # some kernels do not say it
     def current_rank():
         while known().rank == 13 and sum(map(sleeps, psutil.Process().parent().children())) < 15:
             time.sleep(0.01)
