@@ -18,7 +18,7 @@ def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "breaks",
-    "show the breakpoints of `break`, and how often each rank reached them; `b` at a rank's prompt shows its own",
+    "show the breakpoints, and how often each rank reached them; `b` at a rank's prompt shows its own",
     _breaks,
     Group.BREAKS,
     record={
