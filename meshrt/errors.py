@@ -401,8 +401,7 @@ class MeshFailure(msgspec.Struct, frozen=True, weakref=True):
     Attributes:
         mesh_id, mesh_name: The mesh.
         errors: One for each failure, in the order of the ranks: `ProcessDied` or `HostLost` for a rank that is gone,
-            `ActorError` for an exception that no caller waits for. The first has a note for each
-            owner that was asked before and did not handle them.
+            `ActorError` for an exception that no caller waits for. The first notes who has not handled it.
     """
 
     mesh_id: str

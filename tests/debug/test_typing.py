@@ -109,6 +109,7 @@ def test_lines_are_edited_and_kept_for_the_next_session(tmp_path: Path) -> None:
 def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:
     with program(tmp_path, 8) as (typed, _), debugger(tmp_path, "-c", SAYS_SO_THEN) as me:
         typed.types("print('slow', mesh.slow.call((3,)).get().values())")
+        me.sees_stops(8, "w", f"waits.py:{line_of('slow')} (slow)")  # later, they would be where the steps have led
         me.types("wait w")
         me.sees("stopped: 8 ranks: 0-7", PROMPT)
         me.types("cast w ranks(:) n")
