@@ -39,14 +39,17 @@ MESHES = """
         gc.collect()
         pages = [int(open(f"/proc/{pid}/statm").read().split()[1]) for pid in ("self", *agents)]
         return [len(gc.get_objects()), *(count * 4 for count in pages)]
-    before, small = state(), size()
+    before, sizes = state(), [size()]
     after = []
-    for _ in range(int(sys.argv[2])):
-        cycle()
-        now = state()
-        if now not in after:
-            after.append(now)
-    tell(before=before, after=after, grown=[now - old for now, old in zip(size(), small)])
+    for _ in range(2):
+        for _ in range(int(sys.argv[2]) // 2):
+            cycle()
+            now = state()
+            if now not in after:
+                after.append(now)
+        sizes.append(size())
+    # What comes once, as a module that only a slow machine needs, is not growth: that is in both halves.
+    tell(before=before, after=after, grown=[2 * min(half - old, now - half) for old, half, now in zip(*sizes)])
 """
 
 
