@@ -176,7 +176,7 @@ def test_a_handler_of_the_script_does_not_interrupt_what_follows(tmp_path: Path,
         "file = open(pathlib.Path(__file__).with_name(f'data-{rank}'), 'w')\nfile.write('results')\n"
     )
     code = TRAIN.replace("loss =", "import pathlib\n" + code + "loss =")
-    wait = "print('ready', flush=True)\ntry: time.sleep(600)\nexcept RuntimeError: print('saved', flush=True)"
+    wait = "try: print('ready', flush=True); time.sleep(600)\nexcept RuntimeError: print('saved', flush=True)"
     with running("-n", "2", script(tmp_path, code), wait, str(int(number))) as program:
         assert program.stdout is not None and program.stdout.readline() == "ready\n"
         written = tmp_path / "data-0"
