@@ -151,8 +151,9 @@ def _join_threads() -> None:
 
 
 def _others() -> list[threading.Thread]:
-    main = threading.main_thread()
-    return [thread for thread in threading.enumerate() if not thread.daemon and thread is not main]
+    # Not `threading.enumerate`: a thread that is stopped in the debugger may hold its lock.
+    main, known = threading.main_thread(), dict[int, threading.Thread](getattr(threading, "_active", {}))
+    return [thread for thread in known.values() if not thread.daemon and thread is not main]
 
 
 def _end_modules() -> None:

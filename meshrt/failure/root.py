@@ -449,7 +449,8 @@ class Failures:
 
     def _with_told(self, record: FailureRecord) -> FailureRecord:
         has_ended = record.kind in ("exit", "signal")
-        told = self._services.when_told((record.mesh_id, record.rank, record.pid) if has_ended else record.id)
+        what = (record.mesh_id, record.rank, record.pid) if has_ended else record.id
+        told = self._services.when_told(what) if what else 0
         return replace(record, told=told) if told else record
 
     def _unseen(self) -> Incident | None:
