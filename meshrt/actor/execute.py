@@ -174,6 +174,7 @@ class Executor:
         self._failure: RemoteException | None = None
         #: The ids of spawns that were refused as the name was taken, the oldest first.
         self._refused: dict[bytes, None] = {}
+        self._built_by = b""  # the id of its spawn
         self._singleton: list[str] = []  # digest and text of what it was built from (`meshrt.mesh.singleton`)
         #: By name: the method, whether it is a coroutine function, and whether it runs in a task of its own.
         self._endpoints: dict[str, tuple[Callable[..., object], bool, bool]] = {}
@@ -265,7 +266,8 @@ class Executor:
         except (TypeError, ValueError) as error:
             raise ProtocolError(f"an INIT that cannot be read: {error}") from None
         if self.state == "ready":
-            if singleton and singleton[:1] == self._singleton[:1]:  # the texts are for errors
+            # A rank that is started again may get the INIT of its spawn twice; of singletons, the texts are for errors.
+            if (spawn_id and spawn_id == self._built_by) or (singleton and singleton[:1] == self._singleton[:1]):
                 return [pack_header(RESULT, [call_id, None])]
             if spawn_id:
                 self._refused[spawn_id] = None
@@ -275,7 +277,7 @@ class Executor:
             return split_frames(ERROR, [call_id, taken, [], "exists"], [])
         self.instance = ActorInstance(self.name, class_name, self.mesh_id, point, self.end)
         self.state = "new"
-        self._singleton = singleton
+        self._singleton, self._built_by = singleton, spawn_id
         context = CallContext(self.instance, "__init__", shape, self.rank, call_id, link)
         execution = Execution(call_id, None, (), {}, context)
         token = enter(context)

@@ -217,6 +217,19 @@ def test_a_header_that_is_none_is_a_protocol_error(bench: Bench, header: Any) ->
         bench.executor.decode_init(Frame(INIT, header, b""))
 
 
+def test_a_rank_that_is_started_again_may_be_sent_the_init_of_its_spawn_twice(bench: Bench) -> None:
+    def kind(spawn: bytes) -> int:
+        view = msgpack.packb([*msgpack.unpackb(VIEW)[:-1], spawn])
+        frame = bench.frame(INIT, [1, "Subject", view, LENGTHS], (None, Subject, (), {}, None))
+        answer = bench.serve(bench.executor.decode_init(frame))
+        assert answer is not None
+        return answer.kind
+
+    assert [kind(spawn) for spawn in (b"one", b"one", b"two")] == [RESULT, RESULT, ERROR]
+    answer = bench.call("give", 5)
+    assert answer is not None and answer.kind == RESULT
+
+
 def test_cleanup_runs_only_on_a_living_actor_and_its_error_is_reported(bench: Bench) -> None:
     assert bench.executor.cleanup_execution(None) is None
     bench.init()
