@@ -188,7 +188,7 @@ class FailureRecord(Plain, frozen=True):
         time: Seconds since the epoch, for people.
         left: What a child of it, or torch's own ``@record``, has written about an error.
         incarnation: How often the rank had been started again before this.
-        told: When a caller first got an error about it, of an exception in the script; monotonic ns, 0: not yet.
+        told: When a caller (of an exception: in the script) first got its error; monotonic ns, 0: not yet.
         copies: Number of earlier failures of this rank that were counted without a record.
         because: The failure that ``__supervise__`` was asked about when this was raised.
         world: The process groups of the rank, if torch raised it: how far it had come in the collectives of each.

@@ -70,7 +70,7 @@ class Shown(msgspec.Struct, frozen=True):
     level: int | None = None
 
     def wait(self, *, script: bool) -> float:
-        """Return the seconds that a line waits for equal ones; those of a script do where it is said."""
+        """Return the seconds that a line waits for equal ones; 0 for those of a script, unless `fold` is given."""
         return self.fold if self.fold is not None else 0.0 if script else _FOLD
 
     def members(self, shape: Shape, *, strict: bool = False) -> frozenset[int]:
