@@ -60,6 +60,13 @@ def _all_python_of(page: Path) -> list[Block]:
     return [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == "python"]
 
 
+#: A machine under load may give an agent no time for 3 s: both lines are there then, and the program goes on.
+_PAUSE = re.compile(
+    r"meshrt: the agent of host (\S+) \(pid \d+\) does not answer; its ranks go on\n"
+    r"meshrt: the agent of host \1 answers again\n"
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if python_of(page)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
@@ -67,7 +74,7 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path
     script = tmp_path / "page.py"
     script.write_text("\n".join(f"{block.text}\nprint('END OF BLOCK')" for block in blocks))
     done = run_python(str(script), cwd=tmp_path)
-    assert done.returncode == 0 and done.stderr == ""
+    assert done.returncode == 0 and _PAUSE.sub("", done.stderr) == ""
     printed = done.stdout.split("END OF BLOCK\n")
     assert len(printed) == len(blocks) + 1
     for block, output in zip(blocks, printed, strict=False):

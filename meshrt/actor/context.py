@@ -47,12 +47,7 @@ class ActorInstance:
     __slots__ = ("_end", "class_name", "creator", "has_made", "mesh_id", "module", "name", "rank")
 
     def __init__(
-        self,
-        name: str,
-        class_name: str,
-        mesh_id: str,
-        rank: Point,
-        end: Callable[[ActorEnds], None] | None = None,
+        self, name: str, class_name: str, mesh_id: str, rank: Point, end: Callable[[ActorEnds], None] | None = None
     ) -> None:
         self.name: str = name
         self.class_name: str = class_name

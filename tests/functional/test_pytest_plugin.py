@@ -47,7 +47,7 @@ def ran(folder: Path, *tests: str, options: tuple[str, ...] = ()) -> tuple[int, 
     """Run a file of tests; return the exit status of pytest and what it has printed."""
     (folder / "test_it.py").write_text("\n\n".join((JOB, *tests)))
     words = ("-m", "pytest", "-q", "-p", "no:meshrt", "-p", "meshrt.pytest_plugin", "-p", "no:cacheprovider", *options)
-    done = run_python(*words, str(folder / "test_it.py"), cwd=folder)
+    done = run_python(*words, str(folder / "test_it.py"), cwd=folder, seconds=100)
     return done.returncode, done.stdout
 
 
