@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from meshrt.escapes import escaped
-from meshrt.files import RUNTIME_FILES, users_part
+from meshrt.files import FAULTHANDLER_HIDES, users_part
 from meshrt.origins import RankPlace, RemoteException
 from meshrt.ranks import fold_ranks
 
@@ -356,7 +356,7 @@ def user_stack(stack: str) -> str:
     if not rest:
         return stack.rstrip()
     lines = rest.partition("\n\n")[0].splitlines()
-    frames = [line for line in lines[1:] if RUNTIME_FILES not in line]
+    frames = [line for line in lines[1:] if not any(name in line for name in FAULTHANDLER_HIDES)]
     what = head.partition("\n")[0] if head.startswith("Fatal") else "stack"
     return "\n".join([f"{what} (most recent call first):", *(frames or lines[1:])])
 

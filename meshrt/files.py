@@ -10,7 +10,9 @@ from functools import lru_cache
 from types import TracebackType
 
 __all__ = [
+    "COMMAND_FILE",
     "EVENT_LOOP_FILES",
+    "FAULTHANDLER_HIDES",
     "INSTALLED",
     "RUNTIME_FILES",
     "STDLIB_FILES",
@@ -23,6 +25,10 @@ __all__ = [
 RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: ... below this one Python's, apart from those that have one of the next ones in their path.
 STDLIB_FILES = os.path.join(os.path.dirname(os.__file__), "")
+#: The end of the name of the command that pip installs: a script that it runs is called by it.
+COMMAND_FILE = os.path.join(os.sep, "bin", "meshrt")
+#: Parts of lines of faulthandler: of the runtime, or of how Python was started.
+FAULTHANDLER_HIDES = (RUNTIME_FILES, f'{COMMAND_FILE}"', '"<frozen runpy>"')
 #: The files that the event loop's compiled code names in tracebacks; they are in no installation.
 EVENT_LOOP_FILES = "uvloop/"
 #: Installed files have one of these in their path.

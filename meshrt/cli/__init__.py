@@ -6,7 +6,7 @@ import sys
 
 from meshrt.commandline.command import Arguments
 from meshrt.commandline.shell import help_in_shell, run_words
-from meshrt.show.status import ExitCode, run_command
+from meshrt.show.status import ChildProcess, ExitCode, run_command
 from meshrt.show.streams import open_standard_streams, write_out
 
 __all__ = ["main", "show_help"]
@@ -14,6 +14,14 @@ __all__ = ["main", "show_help"]
 
 def main() -> int:
     """Run the command named by the first argument. Returns the exit code."""
+    try:
+        return _run()
+    except ChildProcess as child:
+        run = child.run  # behind this block: in it, the frames of the command would be kept by their traceback
+    return run()
+
+
+def _run() -> int:
     open_standard_streams()
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):

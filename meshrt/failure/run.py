@@ -1,7 +1,7 @@
 """``meshrt run``: a script with a parent process that can tell its launcher of a crash.
 
 A process that a signal kills cannot tell why, and its launcher looks at once. So this process, which the launcher
-started, starts the script as a child and waits. It tells the launcher what it knows, and only then ends, by the same
+started, forks one that runs the script, and waits. It tells the launcher what it knows, and only then ends, by the same
 signal.
 
 Signals that are sent to this process go on to the script, which is in a process group of its own: once, whether they
@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import resource
 import signal
 import socket
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
+from meshrt.show.status import ChildProcess
 from meshrt.transport.helper import interpreter
 from meshrt.transport.launcher import FAULT_FILE
 
@@ -42,7 +43,12 @@ _NOTICED = 1.0
 
 def run_alone(words: Sequence[str]) -> int:
     """Run ``python -u WORDS``. Returns its exit code, see `run_below`."""
-    return run_below(lambda _stacks: Below([*interpreter(), "-u", *words]))
+    return run_below(lambda stacks: Below(functools.partial(_become, [*interpreter(), "-u", *words], stacks)))
+
+
+def _become(command: list[str], stacks: int) -> int:
+    os.set_inheritable(stacks, True)
+    os.execv(command[0], command)
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,13 @@ class Below:
     """A script that is to run below this process.
 
     Attributes:
-        command: Its words.
-        env: Variables that it gets beside those of this process.
+        run: Runs it, in the process that is forked for it. Returns its exit code.
         descriptors: It inherits these; they are closed here.
         noticed: Readable once others have noticed the end of the script, for which they need its process.
         failed: Called before this process ends, if the script has failed.
     """
 
-    command: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
+    run: Callable[[], int]
     descriptors: Sequence[int] = ()
     noticed: socket.socket | None = None
     failed: Callable[[], object] = lambda: None
@@ -69,6 +73,8 @@ def run_below(prepare: Callable[[int], Below]) -> int:
 
     Args:
         prepare: Returns the script, given the descriptor of the file that faulthandler writes to.
+    Raises:
+        ChildProcess: In the process of the script.
     """
     memory = OutOfMemory()
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
@@ -78,18 +84,25 @@ def run_below(prepare: Callable[[int], Below]) -> int:
     passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
     # Until the script runs, to which they are passed on.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
-    script = subprocess.Popen(
-        below.command,
-        env={**os.environ, **below.env, FAULT_FILE: f"{stacks}:{os.getpid()}"},
-        pass_fds=[stacks, *below.descriptors],
-        process_group=0 if alone else None,
-        preexec_fn=functools.partial(_in_script, os.getpid(), mask),
-    )
+    watcher = os.getpid()
+    gc.freeze()  # a collection would write to every object, and so copy all memory that both processes share
+    pid = os.fork()
+    if pid == 0:
+        die_with_parent(watcher)
+        if alone:
+            os.setpgid(0, 0)
+        os.environ[FAULT_FILE] = f"{stacks}:{watcher}"
+        if below.noticed is not None:
+            below.noticed.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise ChildProcess(below.run)
+    gc.unfreeze()
+    reaped = False
 
     def pass_on(number: int, _frame: object) -> None:
         passed_on.append(number)
-        if script.returncode is None:  # `send_signal` would reap it, which is waited for below
-            os.kill(script.pid, number)
+        if not reaped:
+            os.kill(pid, number)
 
     for number in _PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN and (alone or number not in _OF_A_TERMINAL):
@@ -99,12 +112,13 @@ def run_below(prepare: Callable[[int], Below]) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     for descriptor in below.descriptors:
         os.close(descriptor)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     if below.noticed is not None:
-        os.waitid(os.P_PID, script.pid, os.WEXITED | os.WNOWAIT)
         with below.noticed, contextlib.suppress(OSError):
             below.noticed.settimeout(_NOTICED)
             below.noticed.recv(1)
-    code = script.wait()
+    reaped = True  # in front of it: another process may get the number
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code:
         below.failed()
     if code >= 0:
@@ -113,13 +127,8 @@ def run_below(prepare: Callable[[int], Below]) -> int:
         hint = memory.evidence() if -code == signal.SIGKILL else ""
         from meshrt.failure.crash import tell_crash  # start-up: only where the script has crashed
 
-        tell_crash(script.pid, -code, _stack(stacks), hint)
+        tell_crash(pid, -code, _stack(stacks), hint)
     return _end_by(-code)
-
-
-def _in_script(parent: int, mask: Iterable[int]) -> None:
-    die_with_parent(parent)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _stack(file: int) -> str:

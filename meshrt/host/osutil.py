@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -62,6 +63,20 @@ def die_with_parent(parent: int) -> None:
 def outlive_parent() -> None:
     """Undo `die_with_parent`."""
     _prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def has_ended(pid: int, seconds: float = 0.0) -> bool:
+    """Wait until a process has ended; returns whether it has. A zombie has. Raises OSError: no descriptor is free."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        return bool(ended.poll(max(seconds, 0.0) * 1000))
+    finally:
+        os.close(descriptor)
 
 
 def set_subreaper() -> None:

@@ -18,16 +18,7 @@ from meshrt.show.text import cut, since
 from meshrt.transport.directories import ended_run, failed, in_use, runs
 from meshrt.transport.tools import Program, programs
 
-__all__ = [
-    "NoProgram",
-    "choose",
-    "command_of",
-    "describe",
-    "meant",
-    "named",
-    "stopped_by_signal",
-    "telling_slow",
-]
+__all__ = ["NoProgram", "choose", "command_of", "describe", "meant", "named", "stopped_by_signal", "telling_slow"]
 
 #: Seconds without an answer after which the user is told what the command waits for.
 SLOW_SECONDS = 2.0

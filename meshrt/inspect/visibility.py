@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import TypeVar
 
-from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES, STDLIB_FILES, is_library_file
+from meshrt.files import COMMAND_FILE, EVENT_LOOP_FILES, RUNTIME_FILES, STDLIB_FILES, is_library_file
 from meshrt.inspect.shortening import short_path
 
 __all__ = [
@@ -58,7 +58,11 @@ _PLUMBING = (
 @lru_cache(maxsize=4096)
 def is_hidden_file(filename: str) -> bool:
     """Whether ``filename`` belongs to the runtime, to the engine of an IDE, or to Python's import system."""
-    return filename.startswith((RUNTIME_FILES, EVENT_LOOP_FILES, _IMPORTS)) or _IDE_ENGINE in filename
+    return (
+        filename.startswith((RUNTIME_FILES, EVENT_LOOP_FILES, _IMPORTS))
+        or filename.endswith(COMMAND_FILE)
+        or _IDE_ENGINE in filename
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -19,15 +19,7 @@ from meshrt.mesh.shown import Shown, parse_shown
 from meshrt.selection import Extent, Shape
 from meshrt.wire.operations import SpawnMesh
 
-__all__ = [
-    "Devices",
-    "MeshSpec",
-    "PostMortem",
-    "check_name",
-    "check_port",
-    "check_watchdog",
-    "default_sizes",
-]
+__all__ = ["Devices", "MeshSpec", "PostMortem", "check_name", "check_port", "check_watchdog", "default_sizes"]
 
 PostMortem = bool | Literal["dump"] | None
 Devices = Literal["all", "own"]

@@ -18,17 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from meshrt.hooks.facts import Wait
 
-__all__ = [
-    "CERTAIN_SECONDS",
-    "SCRIPT",
-    "Chain",
-    "Key",
-    "Mismatch",
-    "WaitGraph",
-    "Waiter",
-    "members_of",
-    "targets_of",
-]
+__all__ = ["CERTAIN_SECONDS", "SCRIPT", "Chain", "Key", "Mismatch", "WaitGraph", "Waiter", "members_of", "targets_of"]
 
 #: Mesh id, base rank, actor.
 Key = tuple[str, int, str]

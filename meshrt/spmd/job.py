@@ -4,7 +4,7 @@ On the other hosts this process becomes their agent, once it has found the root.
 
 ::
 
-    python job.py   < JobSpec as JSON on standard input
+    python job.py   < JobSpec as JSON on standard input; below a launcher, a fork of the process of rank 0
 
 It makes one mesh whose ranks join (`meshrt.host.meeting`), waits until all of them have ended, and prints the report if
 one has failed. It has a session of its own: signals for the job are for its ranks. It never ends a rank.
@@ -31,15 +31,15 @@ from meshrt.engine.launch.launchers import Launched
 from meshrt.engine.launch.rendezvous import Rendezvous, choose
 from meshrt.errors import MeshError
 from meshrt.hooks.fate import Fate
-from meshrt.host.osutil import die_with_parent, outlive_parent
+from meshrt.host.osutil import die_with_parent, outlive_parent, set_name
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.proc_mesh import start_mesh
 from meshrt.mesh.program import shutdown_context, start_root
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
-from meshrt.spmd.parts import JobSpec
+from meshrt.spmd.parts import JOB_IGNORES, JobSpec
 
-__all__ = ["launched_of", "rendezvous_of"]
+__all__ = ["ignore_signals", "launched_of", "rendezvous_of", "run_job"]
 
 #: Seconds for the next rank to join when those that have joined have ended, or the process of the first one.
 _NEXT = 5.0
@@ -176,14 +176,24 @@ def _watch(pid: int) -> Callable[[], bool]:
     return lambda: not ended.poll(0)
 
 
-def main() -> None:
-    """Be the process."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+def main() -> int:
+    """Be the process that is started by its path. Returns its exit code."""
+    ignore_signals()
     text = sys.stdin.read()
-    if not text:
-        return  # the process that has started this one was killed before it could say what to do
-    spec = JobSpec.from_json(text)
+    # Without: the process that has started this one was killed before it could say what to do.
+    return run_job(JobSpec.from_json(text)) if text else 0
+
+
+def ignore_signals() -> None:
+    """Ignore signals that are for ranks, also those that have arrived while they were blocked."""
+    for number in JOB_IGNORES:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, JOB_IGNORES)
+
+
+def run_job(spec: JobSpec) -> int:
+    """Be the program, or an agent. Returns the exit code."""
+    set_name("meshrt-job")
     sys.argv[:] = spec.words
     sys.orig_argv[:] = [sys.orig_argv[0], *spec.words]
     try:
@@ -194,6 +204,7 @@ def main() -> None:
     except (MeshError, OSError) as error:
         print(f"meshrt: the tools do not see this job: {error}", file=sys.stderr, flush=True)
         shutdown_context(0.0)
+    return 0
 
 
 def _be_host(spec: JobSpec) -> None:
@@ -205,4 +216,4 @@ def _be_host(spec: JobSpec) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,26 +1,26 @@
 """What the process that a launcher has started tells the two that it starts: the script's, and the program of the job.
 
-As JSON. This module loads as little as it can: one process for each rank has it.
+The latter as JSON. This module loads as little as it can: one process for each rank has it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from meshrt.show.records import to_text
 from meshrt.transport.directories import ERROR_FILE
 
-__all__ = ["ACTOR", "JOB_PROGRAM", "PART", "SCRIPT_PROGRAM", "Arrival", "JobSpec", "Part", "job_environment"]
+__all__ = ["ACTOR", "JOB_IGNORES", "JOB_PROGRAM", "Arrival", "JobSpec", "Part", "job_environment"]
 
 JOB_PROGRAM = Path(__file__).with_name("job.py")
-SCRIPT_PROGRAM = Path(__file__).with_name("script_main.py")
+#: Signals for the job are for its ranks, and not for its program.
+JOB_IGNORES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: The actor that a script is shown as.
 ACTOR = "main"
-#: Environment of the script's process: a `Part`. Taken out before the script runs.
-PART = "MESHRT_PART"
 
 
 class Part(NamedTuple):
@@ -42,15 +42,6 @@ class Part(NamedTuple):
     stacks: int
     watcher: int
     job: int = 0
-
-    def to_json(self) -> str:
-        """Return it as text."""
-        return to_text([*self])
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return what `to_json` has written."""
-        return cls(*json.loads(text))
 
 
 class JobSpec(NamedTuple):

@@ -1,50 +1,42 @@
 """The process of one rank that a launcher has started: it runs the script, and takes part in the program of the job.
 
-::
-
-    python script_main.py WORD ...     the environment has a `Part`, as JSON
+It is a fork of the one that the launcher has started: it need not load again what that has loaded.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import select
+import io
 import signal
 import sys
 import time
-from pathlib import Path
-
-if __name__ == "__main__":
-    # Started by its path, as agents are. The script's own directory takes this place before the script begins.
-    sys.path[: 0 if sys.flags.safe_path else 1] = [str(Path(__file__).resolve().parents[2])]
-    sys.modules["meshrt.spmd.script_main"] = sys.modules["__main__"]
+from collections.abc import Sequence
 
 from meshrt.actor.context import enter
 from meshrt.actor.joined import MainCall
 from meshrt.engine.launch.script import Script
 from meshrt.errors import UsageError
+from meshrt.host.osutil import has_ended
 from meshrt.mesh.status import die_by
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
 from meshrt.spmd.membership import Membership
-from meshrt.spmd.parts import PART, Part
+from meshrt.spmd.parts import Part
 from meshrt.transport.launcher import catch_crashes, launcher_file
 
-__all__: list[str] = []
+__all__ = ["run_script"]
 
 #: Seconds for which the script is delayed at most, until its process has joined.
 _PATIENCE = 5.0
 
 
-def main() -> int:
+def run_script(part: Part, words: Sequence[str]) -> int:
     """Be the process; returns its exit status."""
-    part = Part.from_json(os.environ.pop(PART))
     catch_crashes()
-    for descriptor in (part.stacks, part.watcher):
-        os.set_inheritable(descriptor, False)
+    sys.orig_argv[:] = [sys.orig_argv[0], *words]
+    _unbuffer()
     try:
-        script = Script(sys.argv[1:])
+        script = Script(words)
     except UsageError as error:
         print(f"meshrt run: {error}", file=sys.stderr)
         return 2
@@ -53,7 +45,7 @@ def main() -> int:
     membership = Membership(part.meeting, call, part.stacks, part.watcher, tells=part.job > 0)
     begun = time.monotonic()
     # One line for all: a program that cannot be there ends, and says why. This process may find out before it.
-    if not membership.wait(_PATIENCE) and part.job and not _ends(part.job, begun + _PATIENCE - time.monotonic()):
+    if not membership.wait(_PATIENCE) and part.job and not has_ended(part.job, begun + _PATIENCE - time.monotonic()):
         why = f"{membership.why}; it begins now, and the tools see it if it can join later"
         print(f"meshrt: rank {part.rank} has not joined: {why}", file=sys.stderr, flush=True)
 
@@ -74,18 +66,17 @@ def main() -> int:
         membership.ends()
 
 
-def _ends(pid: int, seconds: float) -> bool:
-    """Wait until a process has ended; returns whether it has. A zombie has."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        ended = select.poll()
-        ended.register(descriptor, select.POLLIN)
-        return bool(ended.poll(max(seconds, 0.0) * 1000))
-    finally:
-        os.close(descriptor)
+def _unbuffer() -> None:
+    """Have standard output and error as ``python -u`` has them: what was printed is not lost if this is killed."""
+    for name in ("stdout", "stderr"):
+        old = getattr(sys, name)
+        if isinstance(old.buffer, io.RawIOBase):
+            continue  # by an option
+        raw = io.FileIO(old.fileno(), "w", closefd=False)
+        raw.name = f"<{name}>"
+        new = io.TextIOWrapper(raw, old.encoding, old.errors, "\n", old.line_buffering, write_through=True)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
 def _told() -> contextlib.AbstractContextManager[None]:
@@ -95,7 +86,3 @@ def _told() -> contextlib.AbstractContextManager[None]:
     from meshrt.failure.telling import recording  # start-up: where a launcher asks for errors
 
     return recording()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -48,13 +48,7 @@ class Arenas:
         self._blocks: dict[int, tuple[Arena, Block]] = {}
 
     def write(
-        self,
-        pieces: Sequence[memoryview],
-        kind: str,
-        site: str,
-        holders: list[int],
-        *,
-        disk: bool = False,
+        self, pieces: Sequence[memoryview], kind: str, site: str, holders: list[int], *, disk: bool = False
     ) -> tuple[Loan, list[int]]:
         """Write a segment, which ``holders`` hold then. Returns where it is, and where in it each piece starts.
 
@@ -111,10 +105,7 @@ class Arenas:
         with self._lock:
             self._reclaim()
             arenas = tuple(self._arenas.values())
-        return {
-            "taken": sum(arena.taken for arena in arenas),
-            "committed": sum(arena.committed for arena in arenas),
-        }
+        return {"taken": sum(arena.taken for arena in arenas), "committed": sum(arena.committed for arena in arenas)}
 
     def tend(self) -> tuple[bool, bool]:
         """Reuse what was released, and give back a slice of what was not needed since the last time.

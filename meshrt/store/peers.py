@@ -20,16 +20,7 @@ import msgspec
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.chain import StoreName
 from meshrt.store.exports import Exports
-from meshrt.store.messages import (
-    FROM_PROCESS,
-    FROM_STORE,
-    Dropped,
-    Freed,
-    FromProcess,
-    FromStore,
-    ToProcess,
-    ToStore,
-)
+from meshrt.store.messages import FROM_PROCESS, FROM_STORE, Dropped, Freed, FromProcess, FromStore, ToProcess, ToStore
 from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors, queue_piece
 from meshrt.transport.acceptor import SelectorReaders, listening_socket
 from meshrt.transport.connecting import secured

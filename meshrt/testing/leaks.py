@@ -59,7 +59,8 @@ def left_behind(
     before: Footprint, seconds: float, look: Callable[[], Footprint] = Footprint.now, *, of_program: bool = False
 ) -> list[str]:
     """Return what is left after so many seconds, or as soon as nothing is. ``look``, ``of_program``: as above."""
-    deadline, pause, judged = time.monotonic() + seconds, _PAUSE, before.items
+    deadline, pause = time.monotonic() + seconds, _PAUSE
+    judged, found = before.items, list[str]()
     while look().items - before.items:
         gc.collect()  # and then anew: what is in a cycle of objects is not held
         now, is_last = look(), time.monotonic() > deadline

@@ -23,6 +23,12 @@ def test_what_has_been_there_and_what_is_gone_is_not_left() -> None:
     assert left_behind(before, 0) == []
 
 
+def test_what_ends_between_two_looks_is_not_left() -> None:
+    before = Footprint(frozenset({"thread 1 main"}))
+    looks = [Footprint(before.items | {"thread 2 more"}), before]
+    assert left_behind(before, 20, lambda: looks.pop(0)) == [] and not looks
+
+
 def test_a_descriptor_that_the_runtime_holds_is_no_leak_of_a_program_that_goes_on() -> None:
     class Link:
         __module__ = "meshrt.transport.link"
