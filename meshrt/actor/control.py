@@ -273,11 +273,14 @@ class ControlThread:
     def _from_door(self, _events: int) -> None:
         if self._door is None:
             return
-        data, descriptors, _, _ = socket.recv_fds(self._door, ACCEPTED.size, 1, socket.MSG_DONTWAIT)
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        data, descriptors, _, _ = socket.recv_fds(self._door, ACCEPTED.size, 1, flags)
         for descriptor in descriptors:
             self._admit(socket.socket(fileno=descriptor), *ACCEPTED.unpack(data))
-        if not descriptors:  # the agent has ended
+        if not data:  # the agent has ended
             self.selector.unregister(self._door)
+        elif not descriptors:
+            _log.warning("a connection of another machine was refused: no descriptor is free (see ulimit -n)")
 
     def _admit(self, sock: socket.socket, accepted: float) -> None:
         if self.certificate is None:

@@ -13,6 +13,7 @@ joined.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -201,8 +202,10 @@ def _receive(sock: socket.socket) -> tuple[Welcome | Refused, list[int]]:
     with contextlib.ExitStack() as opened:
         opened.callback(close_descriptors, descriptors)
         while True:
-            data, more, _, _ = socket.recv_fds(sock, _READ, 8, socket.MSG_CMSG_CLOEXEC)
+            data, more, flags, _ = socket.recv_fds(sock, _READ, 8, socket.MSG_CMSG_CLOEXEC)
             descriptors += more
+            if flags & socket.MSG_CTRUNC:
+                raise OSError(errno.EMFILE, "no descriptor is free (see ulimit -n)")
             if not data:
                 raise ConnectionResetError("the host agent has ended")
             for frame in decoder.receive_data(data):

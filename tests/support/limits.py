@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["full_disk", "limit", "limited"]
+__all__ = ["full_disk", "limit", "limited", "no_descriptor_is_free"]
 
 
 def limit(room: int | None) -> None:
@@ -38,3 +39,20 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextlib.contextmanager
+def no_descriptor_is_free() -> Iterator[None]:
+    """The table of this process is full in the block, up to its highest number."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, before[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in taken:
+            os.close(descriptor)

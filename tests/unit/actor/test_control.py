@@ -26,6 +26,7 @@ from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, ClientHandshake
 from meshrt.wire.messages import CONTROL
 from meshrt.wire.tree import Answer, Certified, Event
 from tests.support.control import fields_of, raw_frame
+from tests.support.limits import no_descriptor_is_free
 from tests.support.waiting import wait_until
 
 SECRET = b"s" * 32
@@ -170,6 +171,20 @@ def test_callers_of_other_machines_are_let_in_once_the_certificate_is_known(rank
     wait_until(proved)
     assert rank.done == [("a", b"")]
     caller.close()
+
+
+def test_a_connection_without_a_free_descriptor_is_refused_alone(rank: Rank, caplog: pytest.LogCaptureFixture) -> None:
+    ours, rank.control._door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    rank.clients += [ours, rank.control._door]
+    rank.start()
+    for is_full in (True, False):
+        early, theirs = socket.socketpair()
+        with early, theirs, no_descriptor_is_free() if is_full else contextlib.nullcontext():
+            socket.send_fds(ours, [ACCEPTED.pack(time.monotonic())], [theirs.fileno()])
+            wait_until(lambda: "no descriptor is free (see ulimit -n)" in caplog.text)
+            theirs.close()  # which makes room for one
+            early.settimeout(10)
+            assert early.recv(1) == b""  # there is no certificate
 
 
 def test_operations_are_answered_with_a_result_or_a_refusal(rank: Rank) -> None:
