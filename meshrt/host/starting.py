@@ -136,7 +136,7 @@ class Starter:
                 prepared.append(self.prepare(birth, log_directory))
             except OSError as error:
                 hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-                self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")
+                self._failed(birth, f"no socket, pipe or log for it: {error.strerror}{hint}")
         return prepared
 
     def prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing]:

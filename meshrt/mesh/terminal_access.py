@@ -56,7 +56,11 @@ class TerminalAccess:
         tools.start()
         facts = {"started": run.started, "cwd": working_directory(), "run_directory": str(run.run_directory)}
         publish_program = functools.partial(publish, run.runtime_directory, token, {"run_id": run.run_id, **facts})
-        publish_program()
+        try:
+            publish_program()
+        except BaseException:
+            tools.close()  # the loop will not end, it fails
+            raise
         self._upkeep.keep(run.runtime_directory / "tools", tools.listen_again)
         for name in (TOKEN, dirlock.PROGRAM):
             self._upkeep.keep(run.runtime_directory / name, publish_program)

@@ -131,9 +131,11 @@ def unlock(path: Path) -> None:
 
 def end(path: Path) -> None:
     """Say that the program of this process, which has used a directory of its own, has ended. Raises OSError."""
-    if owns(path):
-        os.truncate(path / LOCK, 0)
-    unlock(path)
+    try:
+        if owns(path):
+            os.truncate(path / LOCK, 0)
+    finally:
+        unlock(path)
 
 
 def _let_go_in_child() -> None:

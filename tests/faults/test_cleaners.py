@@ -129,7 +129,7 @@ def test_a_place_that_is_taken_meanwhile_is_told(victims: ActorMesh[Victim], cap
         wait_until(is_told, LONG, "it is told")
         assert f"other users can change {base}" in told[0] and "Terminals cannot find this program" in told[0]
         assert victims.echo.call(1).get(LONG).values() == [1, 1]
-        with pytest.raises(SpawnError, match=r"no socket or pipe for it: No such file or directory$"):
+        with pytest.raises(SpawnError, match=r"no socket, pipe or log for it: No such file or directory$"):
             proc_mesh(n=1).get(LONG)
     finally:
         base.rmdir()

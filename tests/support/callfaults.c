@@ -28,7 +28,8 @@
     X(setsockopt, MINUS) X(socket, MINUS) X(socketpair, MINUS) X(stat64, MINUS) X(lstat64, MINUS) X(unlink, MINUS) \
     X(vfork, MINUS) X(waitpid, MINUS) X(wait4, MINUS) X(write, MINUS) X(writev, MINUS) X(mkdirat, MINUS) \
     X(renameat, MINUS) X(unlinkat, MINUS) X(fstatat64, MINUS) X(fsync, MINUS) X(flock, MINUS) X(fallocate, MINUS) \
-    X(epoll_pwait, MINUS) X(rmdir, MINUS) X(readlinkat, MINUS)
+    X(epoll_pwait, MINUS) X(rmdir, MINUS) X(readlinkat, MINUS) X(mkfifo, MINUS) X(truncate64, MINUS) \
+    X(utimensat, MINUS) X(futimens, MINUS) X(fchmodat, MINUS) X(fchmod, MINUS) X(preadv64v2, MINUS)
 
 /* Those that Python reaches by their number. */
 #define NUMBERED(X) X(pidfd_open) X(pidfd_send_signal)
@@ -74,7 +75,7 @@ __attribute__((constructor)) static void begin(void) {
 static int is_of_file(int function, long number) {
     struct stat found;
     switch (function) {
-    case F_pread64: case F_pwrite64: case F_read: case F_write: case F_writev:
+    case F_pread64: case F_preadv64v2: case F_pwrite64: case F_read: case F_write: case F_writev:
         return !syscall(SYS_fstat, number, &found) && S_ISREG(found.st_mode);
     }
     return 1;
