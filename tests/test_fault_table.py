@@ -49,7 +49,6 @@ PROMISES = {name: cells for name, cells in TABLE.items() if name.startswith("G")
 FAULTS = {name: cells for name, cells in TABLE.items() if name not in PROMISES}
 
 
-@pytest.mark.slow
 def test_every_fault_has_a_test() -> None:
     assert sorted(FAULTS.keys() - named().keys()) == [], "write a test with @pytest.mark.row(...) for each"
 

@@ -88,8 +88,9 @@ class LineOutput(io.RawIOBase):
     def _emit(self, thread: int, text: bytes) -> None:
         goes_on = self._open == thread
         call = current_call()
-        if call is not None and call.instance.name != self.first_actor:
-            mark = MARK + call.instance.name.encode() + MARK
+        name = self.first_actor if call is None else call.instance.name
+        if name != self.first_actor or (name and MARK in text):  # what an actor prints is no mark of another one
+            mark = MARK + name.encode() + MARK
             # Nothing behind the last newline: a line that begins there may be that of another actor.
             text = (b"" if goes_on else mark) + text[:-1].replace(b"\n", b"\n" + mark) + text[-1:]
         if self._open is not None and not goes_on:

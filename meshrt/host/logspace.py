@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["FILE_MAX", "FILE_MIN", "LogSpace"]
+__all__ = ["FILE_MAX", "FILE_MIN", "FINISHED_MAX", "LogSpace"]
 
 #: Bytes of one file where there is room; a rank has at most two.
 FILE_MAX = 32 << 20
 #: ... and where many ranks share what there is.
 FILE_MIN = 64 << 10
+#: Finished files, also empty ones: a program may make meshes for months.
+FINISHED_MAX = 10_000
 
 
 class LogSpace:
@@ -51,9 +53,14 @@ class LogSpace:
         self._open[path] += size
         self._used += size
         while self._used > self._limit and self._finished:
-            oldest = next(iter(self._finished))
-            self._used -= self._finished.pop(oldest)
-            oldest.unlink(missing_ok=True)
+            self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        oldest = next(iter(self._finished))
+        size = self._finished.pop(oldest)
+        self._used -= size
+        oldest.unlink(missing_ok=True)
+        if size:
             self._tell(oldest)
 
     def _tell(self, path: Path) -> None:
@@ -61,7 +68,8 @@ class LogSpace:
             self._told = True
             self._warn(
                 f"the oldest output of ranks is removed from its files, {path} first: a rank keeps two files of "
-                f"{self.share} bytes, and all ranks of a host agent {self._limit} bytes (MESHRT_LOGS_LIMIT)"
+                f"{self.share} bytes, and all ranks of a host agent {self._limit} bytes (MESHRT_LOGS_LIMIT) in "
+                f"{FINISHED_MAX} files"
             )
 
     def finished(self, path: Path, kept: Path) -> None:
@@ -72,3 +80,5 @@ class LogSpace:
             self._used -= older
             self._tell(kept)
         self._finished[kept] = size
+        if len(self._finished) > FINISHED_MAX:
+            self._remove_oldest()

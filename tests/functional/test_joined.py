@@ -19,7 +19,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from meshrt.spmd.parts import JOB_PROGRAM
 from tests.support.free_port import free_port
 from tests.support.programs import environment
 from tests.support.waiting import holds_within, wait_until
@@ -277,8 +276,8 @@ def _programs(job: Job) -> list[int]:
     """Return the processes that are the program of the job, as soon as they are started."""
     mark = f"MESHRT_RUNTIME_DIR={job.runtime}".encode()
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if str(JOB_PROGRAM) in (process.info["cmdline"] or ()):
+    for process in psutil.process_iter(["name"]):
+        if process.info["name"] == "meshrt-job":
             with contextlib.suppress(OSError):  # it has ended
                 if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
                     found.append(process.pid)

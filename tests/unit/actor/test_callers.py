@@ -9,7 +9,7 @@ import pytest
 
 from meshrt.actor.callers import Callers
 from meshrt.transport.link import Link
-from meshrt.wire.frames import split_frames
+from meshrt.wire.frames import Frame, split_frames
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, CANCEL, INIT, STOP
 from tests.support.descriptors import next_is
@@ -72,6 +72,27 @@ def callers() -> Iterator[Callers]:
 
 def waiting(callers: Callers) -> list[int]:
     return [frame.header[0] for _, frame in callers.queue]
+
+
+def test_one_that_cannot_be_read_for_want_of_memory_is_lost_alone(
+    callers: Callers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, other = Peer(callers), Peer(callers)
+    read = Link.read
+
+    def reads(link: Link) -> list[Frame] | None:
+        if link is lost.link:
+            raise MemoryError
+        return read(link)
+
+    monkeypatch.setattr(Link, "read", reads)
+    lost.call(1)
+    other.call(2)
+    while not waiting(callers):
+        assert callers.collect(0)
+    assert lost.link.closed and waiting(callers) == [2]
+    lost.sock.close()
+    other.sock.close()
 
 
 @pytest.mark.parametrize("side_first", [False, True])

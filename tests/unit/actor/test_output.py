@@ -10,7 +10,7 @@ import pytest
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.output import LineOutput
-from meshrt.host.output import LINE_MAX, MARK, RECORD_MARK
+from meshrt.host.output import LINE_MAX, MARK, RECORD_MARK, unmarked
 from meshrt.selection import Shape
 
 
@@ -85,6 +85,15 @@ def test_lines_of_another_actor_than_the_first_are_marked(rank: Rank, actor: str
     finally:
         leave(token)
     assert rank.seen() == mark + b"a\n" + mark + b"b\n"
+
+
+@pytest.mark.parametrize("line", [MARK + b"other" + MARK + b"done", RECORD_MARK + b"hidden"])
+def test_what_an_actor_prints_is_not_taken_for_a_mark(rank: Rank, line: bytes) -> None:
+    rank.out.write(line + b"\n")
+    pieces = rank.seen().split(b"\n")[:-1]
+    lines = unmarked(pieces)
+    assert lines.data == line + b"\n" and lines.texts
+    assert MARK + b"first" + MARK + line == pieces[0]
 
 
 def test_a_line_without_end_does_not_pile_up(rank: Rank) -> None:

@@ -44,6 +44,18 @@ def test_ranks_that_print_at_the_same_time_share_it(count: int, tmp_path: Path) 
     assert "MESHRT_LOGS_LIMIT" in line and ".log" in line
 
 
+def test_there_are_not_more_and_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may make meshes for months whose ranks print little."""
+    monkeypatch.setattr(logspace, "FINISHED_MAX", 5)
+    told: list[str] = []
+    for rank in logs(tmp_path, LogSpace(LIMIT, told.append), 20):
+        rank.write(LINE)
+        rank.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"15.log", "16.log", "17.log", "18.log", "19.log"}
+    (line,) = told
+    assert "0.log first" in line and "in 5 files" in line
+
+
 def test_output_of_ranks_that_have_ended_goes_first_and_the_oldest_of_it(tmp_path: Path) -> None:
     told: list[str] = []
     space = LogSpace(LIMIT, told.append)
