@@ -11,7 +11,7 @@ from functools import lru_cache
 from meshrt.actor.context import current_call
 from meshrt.actor.pdbhook import stop_in_pdb
 from meshrt.errors import UsageError
-from meshrt.selection import Shape, parse, resolve
+from meshrt.selection import Shape
 from meshrt.transport.process import current_runtime, has_runtime
 
 __all__ = ["UntilJoined", "breakpoint"]
@@ -102,4 +102,6 @@ def _is_ours(hook: object) -> bool:
 
 @lru_cache(maxsize=256)
 def _chosen(ranks: str, shape: Shape) -> frozenset[int]:
+    from meshrt.selection import parse, resolve  # start-up: a parser that most processes do not need
+
     return frozenset(resolve(parse(ranks), shape, allow_empty=True))

@@ -6,7 +6,8 @@ import sys
 
 from meshrt.commandline.command import Arguments
 from meshrt.commandline.shell import help_in_shell, run_words
-from meshrt.show.status import ChildProcess, ExitCode, run_command
+from meshrt.show.forks import ChildProcess
+from meshrt.show.status import ExitCode, run_command
 from meshrt.show.streams import open_standard_streams, write_out
 
 __all__ = ["main", "show_help"]

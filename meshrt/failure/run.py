@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import os
 import resource
 import signal
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
-from meshrt.show.status import ChildProcess
+from meshrt.show.forks import fork
 from meshrt.transport.helper import interpreter
 from meshrt.transport.launcher import FAULT_FILE
 
@@ -85,9 +84,8 @@ def run_below(prepare: Callable[[int], Below]) -> int:
     # Until the script runs, to which they are passed on.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     watcher = os.getpid()
-    gc.freeze()  # a collection would write to every object, and so copy all memory that both processes share
-    pid = os.fork()
-    if pid == 0:
+
+    def run() -> int:
         die_with_parent(watcher)
         if alone:
             os.setpgid(0, 0)
@@ -95,8 +93,9 @@ def run_below(prepare: Callable[[int], Below]) -> int:
         if below.noticed is not None:
             below.noticed.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        raise ChildProcess(below.run)
-    gc.unfreeze()
+        return below.run()
+
+    pid = fork(run)
     reaped = False
 
     def pass_on(number: int, _frame: object) -> None:

@@ -7,7 +7,6 @@
     UsageError, CommandUsageError              USAGE, "meshrt NAME: why" on standard error
     another MeshError, OSError, OutputError    FAILED, the same
     Ctrl-C; Ctrl-D at a question               INTERRUPTED
-    ChildProcess                               that of what it runs, which is not a part of the command any more
     SystemExit (argparse)                      its own code; argparse has written the message
 """
 
@@ -21,7 +20,7 @@ from enum import IntEnum
 from meshrt.errors import MeshError, UsageError
 from meshrt.show.streams import OutputError, flush_out
 
-__all__ = ["ChildProcess", "CommandUsageError", "ExitCode", "complain", "run_command"]
+__all__ = ["CommandUsageError", "ExitCode", "complain", "run_command"]
 
 
 class ExitCode(IntEnum):
@@ -48,18 +47,6 @@ class CommandUsageError(Exception):
     """
 
     facts: Mapping[str, object] = {}
-
-
-class ChildProcess(BaseException):
-    """Raised in a process that a command has forked: it leaves the command, down to the first frame of the process.
-
-    Args:
-        run: What it does from there on. Returns its exit code.
-    """
-
-    def __init__(self, run: Callable[[], int]) -> None:
-        super().__init__()
-        self.run = run
 
 
 def run_command(name: str, command: Callable[[], int], report: Callable[[Exception], None] | None = None) -> int:

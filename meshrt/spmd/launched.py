@@ -8,7 +8,6 @@ host the program itself (`meshrt.spmd.job`), on the others a host agent.
 from __future__ import annotations
 
 import functools
-import gc
 import math
 import os
 import resource
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from meshrt.errors import UsageError
 from meshrt.failure.run import Below, run_below
 from meshrt.host.osutil import has_ended
-from meshrt.show.status import ChildProcess
+from meshrt.show.forks import fork
 from meshrt.spmd.parts import ACTOR, JOB_IGNORES, JobSpec, Part
 from meshrt.spmd.place import Place
 from meshrt.spmd.world import dimensions
@@ -71,11 +70,7 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
 def _start_job(spec: JobSpec) -> int:
     """Fork the program of the job, or the agent of this host; it ends by itself, behind its ranks. Returns its pid."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, JOB_IGNORES)
-    gc.freeze()  # as for the script
-    pid = os.fork()
-    if pid == 0:
-        raise ChildProcess(functools.partial(_be_job, spec))
-    gc.unfreeze()
+    pid = fork(functools.partial(_be_job, spec))
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
 

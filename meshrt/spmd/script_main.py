@@ -74,7 +74,8 @@ def _unbuffer() -> None:
             continue  # by an option
         raw = io.FileIO(old.fileno(), "w", closefd=False)
         raw.name = f"<{name}>"
-        new = io.TextIOWrapper(raw, old.encoding, old.errors, "\n", old.line_buffering, write_through=True)
+        new = io.TextIOWrapper(raw, old.encoding, old.errors, "\n", write_through=True)
+        new.mode = old.mode  # type: ignore[misc]  # Python sets it in the same way
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -492,7 +493,9 @@ def test_it_runs_as_python_runs_it(job: Job) -> None:
 import json, os, sys
 own = sorted(name for name in os.environ if name.startswith("MESHRT_"))
 facts = [sys.argv, sys.path[0], __name__, __file__, __package__, sys.flags.safe_path, sys.stdin.read(), os.getcwd(),
-         own, sys.modules["__main__"].__dict__ is globals()]
+         own, sys.modules["__main__"].__dict__ is globals(),
+         *([type(each.buffer).__name__, each.name, each.mode, each.encoding, each.errors, each.line_buffering,
+            each.write_through] for each in (sys.stdout, sys.stderr, sys.__stdout__))]
 print(json.dumps(facts))
 """
     path = job.folder / "facts.py"
@@ -503,6 +506,19 @@ print(json.dumps(facts))
     for each in job.ended():
         assert each.status == 0, each.err
         assert json.loads(each.out) == json.loads(plain)
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "meshrt"], [str(Path(sys.executable).with_name("meshrt"))]])
+def test_a_crash_has_the_frames_of_the_script_alone_and_all_that_was_printed(command: list[str], job: Job) -> None:
+    path = job.folder / "train.py"
+    path.write_text("import os\nprint('half a line', end='')\nos.kill(os.getpid(), 11)\n")
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    job.processes.append(subprocess.Popen([*command, "run", str(path)], env=job.env, text=True, **pipes))
+    (ended,) = job.ended()
+    assert (ended.status, ended.out) == (-signal.SIGSEGV, "half a line")
+    assert re.findall(r'File "([^"]*)", line (\d+)', ended.err) == [(str(path), "3")] * 2, (
+        ended.err
+    )  # in the report, too
 
 
 @pytest.mark.parametrize("flag", ["-Xdev", "-Werror"])
