@@ -219,6 +219,12 @@ def test_make_test_says_first_how_long_it_takes(more: list[str], tmp_path: Path)
     assert "(8 minutes on two processors)" in (ROOT / "README.md").read_text("utf-8")
 
 
+def test_make_smoke_runs_tests_that_there_are() -> None:
+    done = subprocess.run(["make", "-n", "smoke"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    words = [word for word in done.stdout.split() if word.startswith("tests/")]
+    assert len(words) > 8 and [word for word in words if not (ROOT / word).exists()] == []
+
+
 def diffs_of(page: Path) -> list[str]:
     return [block.text for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == "diff"]
 
