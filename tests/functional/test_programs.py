@@ -179,9 +179,28 @@ def test_typed_at_the_prompt(tmp_path: Path) -> None:
         child.expect_exact(">>> ")
         child.sendline("adder.fail.call().get(30)")
         child.expect_exact("KeyError: 'from the program'")
-        child.expect(r'File "<[^"\n]+>", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
+        child.expect(r'File "<[^"\n]+>[-\d]*", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
         child.expect_exact(">>> ")
         child.sendline("exit()")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    finally:
+        child.close(force=True)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="the prompt that edits several lines is new in 3.13")
+def test_pasted_at_the_prompt() -> None:
+    env = environment(TERM="xterm", NO_COLOR="1")
+    child = pexpect.spawn(sys.executable, ["-q"], env=env, encoding="utf-8", timeout=30, dimensions=(40, 150))
+    try:
+        for block in (*PROGRAM.split("\n\n"), "adder.fail.call().get(30)"):
+            child.expect_exact(">>> ")
+            child.send(f"\x1b[200~{block.strip()}\n\x1b[201~\r".replace("\n", "\r"))
+        child.expect_exact("KeyError: 'from the program'")
+        child.expect(r'File "<python-input-\d+>", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
+        child.expect_exact(">>> ")
+        child.sendeof()
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 0
