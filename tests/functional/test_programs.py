@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from tests.support.footprint import marked_processes
@@ -165,47 +164,6 @@ def test_what_the_script_defines_goes_along_as_it_is_at_the_time(tmp_path: Path)
     done = run_python(str(script), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["[1] 1", "[2, 2] 1", "[2, 2, 3] 2", "1 1 1 0", "8"]
-
-
-def test_typed_at_the_prompt(tmp_path: Path) -> None:
-    child = pexpect.spawn(
-        sys.executable, ["-q"], env=environment(TERM="dumb", PYTHON_BASIC_REPL="1"), encoding="utf-8", timeout=30
-    )
-    try:
-        for line in PROGRAM.splitlines():
-            child.expect_exact([">>> ", "... "])
-            child.sendline(line)
-        child.expect_exact(EXPECTED)
-        child.expect_exact(">>> ")
-        child.sendline("adder.fail.call().get(30)")
-        child.expect_exact("KeyError: 'from the program'")
-        child.expect(r'File "<[^"\n]+>[-\d]*", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
-        child.expect_exact(">>> ")
-        child.sendline("exit()")
-        child.expect(pexpect.EOF)
-        child.close()
-        assert child.exitstatus == 0
-    finally:
-        child.close(force=True)
-
-
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="the prompt that edits several lines is new in 3.13")
-def test_pasted_at_the_prompt() -> None:
-    env = environment(TERM="xterm", NO_COLOR="1")
-    child = pexpect.spawn(sys.executable, ["-q"], env=env, encoding="utf-8", timeout=30, dimensions=(40, 150))
-    try:
-        for block in (*PROGRAM.split("\n\n"), "adder.fail.call().get(30)"):
-            child.expect_exact(">>> ")
-            child.send(f"\x1b[200~{block.strip()}\n\x1b[201~\r".replace("\n", "\r"))
-        child.expect_exact("KeyError: 'from the program'")
-        child.expect(r'File "<python-input-\d+>", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
-        child.expect_exact(">>> ")
-        child.sendeof()
-        child.expect(pexpect.EOF)
-        child.close()
-        assert child.exitstatus == 0
-    finally:
-        child.close(force=True)
 
 
 @pytest.mark.slow
