@@ -109,7 +109,8 @@ class Failures:
     def record(self, mesh_id: str, rank: int, recorded: Recorded) -> None:
         """A rank reports an exception."""
         record = recorded.record
-        if self._stops.excuse(record):
+        incident = self._incidents[-1] if self._incidents else None
+        if self._stops.excuse(record, interrupted=incident is not None and incident.outcome == INTERRUPTED):
             with self._changed:
                 self._changed.notify_all()
             return

@@ -1,11 +1,13 @@
-"""Which errors are no failures: those that a regular stop by the script, or by an owner, has caused."""
+"""Which errors are no failures: those that a regular stop by the script, by an owner, or by a signal has caused."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 from meshrt.errors import MeshStopped
 from meshrt.failure.capture import references
+from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import FailureRecord, Reference
 from meshrt.failure.told import stops_behind
 from meshrt.hooks.services import RootServices
@@ -14,6 +16,7 @@ __all__ = ["Stops"]
 
 #: A rank raises an error about the end of a mesh at most so long after it, ns.
 _JUST_AFTER = 1_000_000_000
+_BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stops:
@@ -24,15 +27,31 @@ class Stops:
         #: What was stopped, by the id of an exception that is no failure because it came from this stop.
         self.excused: dict[str, str] = {}
 
-    def excuse(self, record: FailureRecord) -> bool:
-        """Excuse an exception that came from a regular stop by the script; returns whether it did."""
-        stops = stops_behind(record.exception) if record.exception is not None else ()
-        if not stops or not all(self._ended_as_meant(record, about.mesh_id) for about in stops):
-            return False
+    def excuse(self, record: FailureRecord, *, interrupted: bool = False) -> bool:
+        """Excuse an exception that came from a regular stop; returns whether it did.
+
+        Args:
+            interrupted: Ctrl-C or SIGTERM has ended the script.
+        """
+        if self._is_of_ended_peer(record, interrupted):
+            about = record.mesh_id
+        else:
+            stops = stops_behind(record.exception) if record.exception is not None else ()
+            if not stops or not all(self._ended_as_meant(record, about.mesh_id) for about in stops):
+                return False
+            about = stops[-1].mesh_id
         self._services.excused.add(record.id)
-        mesh = self._services.mesh(stops[-1].mesh_id)
+        mesh = self._services.mesh(about)
         self.excused[record.id] = f"{'' if mesh is None else mesh.name} was stopped"
         return True
+
+    def _is_of_ended_peer(self, record: FailureRecord, interrupted: bool) -> bool:
+        """Whether a script has lost the connection to a peer that a signal of its launcher or user has ended first."""
+        facts = self._services.mesh(record.mesh_id)
+        if facts is None or not facts.script or not is_consequence(record):
+            return False
+        ended = (fate for fate in facts.ended.values() if fate.kind == "stopped" and fate.signal in _BY_LAUNCHER)
+        return (interrupted and facts.stopping > 0) or any(fate.low <= record.high for fate in ended)
 
     def _ended_as_meant(self, record: FailureRecord, mesh_id: str) -> bool:
         """Whether an exception about the end of a mesh is no failure: the script ended the mesh as intended."""

@@ -39,6 +39,7 @@ class MeshFacts(msgspec.Struct, frozen=True):
         silent: The ranks that live and do not answer.
         incarnations: How often a rank was started again.
         joined: Whether something else has started its processes, and ends them.
+        script: Whether its ranks run a script.
         stopping: Since when it is being stopped, and ``over``: when nothing of it was left (monotonic ns; 0: not yet).
     """
 
@@ -54,6 +55,7 @@ class MeshFacts(msgspec.Struct, frozen=True):
     silent: Mapping[int, Silent] = {}
     incarnations: Mapping[int, int] = {}
     joined: bool = False
+    script: bool = False
     stopping: int = 0
     over: int = 0
 

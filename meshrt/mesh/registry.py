@@ -307,6 +307,7 @@ def _described(record: MeshRecord) -> MeshFacts:
         silent=dict(record.silent),
         incarnations=dict(record.incarnations),
         joined=record.joined,
+        script=record.script,
         stopping=record.stopped_at,
         over=record.over_at,
     )

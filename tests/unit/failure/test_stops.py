@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import cast
 
 import pytest
@@ -11,6 +12,7 @@ from meshrt.errors import MeshStopped, ProcessDied, RankPlace
 from meshrt.failure.causes import STOPPED
 from meshrt.failure.record import Reference
 from meshrt.failure.stops import Stops
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
@@ -73,3 +75,30 @@ def test_what_a_rank_raises_because_the_script_has_left_a_mesh_is_excused() -> N
     services.how = "stopped"
     assert not known.excuse(record)
     assert not known.excuse(raised(1, 5))
+
+
+PEER = "Connection closed by peer [127.0.0.1]:42900"
+ENDED = {0: Fate("stopped", signal=15, low=3 * MS, high=3 * MS)}
+
+
+@pytest.mark.parametrize(
+    ("script", "interrupted", "stopping", "ended", "message", "is_excused"),
+    [
+        (True, True, 2 * MS, {}, PEER, True),
+        (True, True, 0, {}, PEER, False),  # the script has caught Ctrl-C, and goes on
+        (True, False, 2 * MS, {}, PEER, False),  # it is stopped because a rank has failed
+        (True, False, 0, ENDED, PEER, True),  # its launcher has ended a peer
+        (True, False, 0, {0: dataclasses.replace(ENDED[0], low=6 * MS)}, PEER, False),  # later
+        (True, False, 0, {0: dataclasses.replace(ENDED[0], kind="died", signal=9)}, PEER, False),
+        (True, True, 2 * MS, ENDED, "no room for the checkpoint", False),
+        (False, True, 2 * MS, ENDED, PEER, False),
+    ],
+)
+def test_a_script_loses_a_peer_that_a_signal_has_ended(
+    script: bool, interrupted: bool, stopping: int, ended: dict[int, Fate], message: str, is_excused: bool
+) -> None:
+    services = Services("")
+    services.log = replace(services.log, script=script, stopping=stopping, ended=ended)
+    record = raised(1, 5, "RuntimeError", message, mesh_id="log")
+    assert stops(services).excuse(record, interrupted=interrupted) is is_excused
+    assert services.excused == ({record.id} if is_excused else set())
