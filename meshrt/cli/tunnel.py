@@ -97,7 +97,7 @@ def serve(source: int, target: int, run: Callable[[Sequence[str], int], int]) ->
         try:
             asked = msgspec.json.decode(line, type=Programs | Connect | Run)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise UsageError(f"meshrt --via starts this, and speaks to it: {error}") from None
+            raise UsageError(f"invalid request; only meshrt --via starts this command: {error}") from None
         match asked:
             case Programs():
                 _answer(Served([shown for each in programs() if (shown := _shown(each)) is not None]), target)

@@ -46,7 +46,7 @@ _PREFIX = "via-"
 _SHELL = (
     't() {{ "$1" -P -c \'import meshrt\' 2>/dev/null </dev/null && exec "$1" -P -m meshrt tunnel; }}; t {python}; '
     "command -v meshrt >/dev/null && exec meshrt tunnel; t python3; "
-    "echo 'there is no meshrt: none of {python}, the command meshrt and python3 has it' >&2; exit 127\n"
+    "echo 'meshrt was not found: not in {python} or python3, and no command meshrt' >&2; exit 127\n"
 )
 
 
@@ -66,7 +66,7 @@ def run(command: str, words: Sequence[str], reads_files: bool, here: Callable[[]
     except ValueError as error:
         raise UsageError(f"--via {command!r} is not a valid command: {error}") from None
     if not way.command:
-        raise UsageError('--via is followed by a command that runs others there, such as "ssh node"')
+        raise UsageError('--via needs a command that runs other commands there, such as "ssh node"')
     if reads_files:
         return way.run(words)
     with _mirrored(way, command):
@@ -107,15 +107,15 @@ class _Tunnel:
             seen += len(line)
             if GREETING in line and line.endswith(b"\r\n"):  # the echo of what was written, too
                 raise UsageError(
-                    f"{self._shown} makes a terminal there, which changes what passes; "
-                    "expected a command without one (ssh without -t)"
+                    f"{self._shown} allocates a terminal there, which changes the data; "
+                    "expected a command without a terminal (ssh without -t)"
                 )
             if line.startswith(GREETING):
                 there = line[len(GREETING) :].decode(errors="replace").strip()
                 if there != __version__:
-                    raise MeshError(f"{self._shown}: meshrt {there} is there, and {__version__} here")
+                    raise MeshError(f"{self._shown}: that machine has meshrt {there}, and this one {__version__}")
                 return
-        raise MeshError(f"{self._shown} prints other things than what meshrt says there")
+        raise MeshError(f"{self._shown} prints other output than that of meshrt")
 
     def ask(self, asked: Programs | Connect) -> Served:
         """Ask the other end; returns its answer. Raises MeshError."""
@@ -124,7 +124,7 @@ class _Tunnel:
         try:
             return served_by(line)
         except MeshError as error:
-            raise MeshError(f"{self._shown} answers what cannot be read: {error}") from None
+            raise MeshError(f"{self._shown} has sent an invalid answer: {error}") from None
 
     def tell(self, told: Programs | Connect | Run) -> None:
         """Tell the other end what it is to do."""

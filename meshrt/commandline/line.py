@@ -108,9 +108,7 @@ class Line:
         end = selection.parse_prefix(self.text, self._at)[1]
         if self.text[end : end + 1] == ")":
             expected = ("a blank", "the end of the line")
-            raise SelectionError(
-                "this parenthesis closes nothing", text=self.text, span=(end, end + 1), expected=expected
-            )
+            raise SelectionError("unmatched parenthesis", text=self.text, span=(end, end + 1), expected=expected)
         return self.move(end)
 
 

@@ -282,7 +282,7 @@ class _Parsing:
 
     def _refuse_slip(self, text: str) -> None:
         """Raise UsageError if an expression, which is not valid Python, looks like misplaced options or ranks."""
-        if re.match(r"-(-diff|v)\b", text):
+        if re.match(r"-(-diff|-verbose|v)\b", text):
             raise UsageError("options come directly behind the command")
         if "--ranks" not in self._words and re.match(r"\d+\s+[\w(]", text):
             raise UsageError(f"ranks are written ranks({text.split()[0]})")
@@ -332,11 +332,11 @@ class _Parsing:
         if re.match(r"--?\w", text):
             words = [word for each in self._options for word in each.words.split(", ")]
             words += ["--ranks"] * self._has_ranks
-            there = f"; there are: {', '.join(words)}" if words else "; it takes none"
+            there = f"; there are: {', '.join(words)}" if words else "; this command has no options"
             return UsageError(f"no option {text!r}{selection.near_miss(text, words) or there}")
         if self._has_ranks and not has_ranks and re.fullmatch(r"[\d:,]+", text) and _is_selection(f"ranks({text})"):
             return UsageError(f"ranks are written ranks({text})")
-        return UsageError(f"{text!r} does not belong there")
+        return UsageError(f"unexpected argument {text!r}")
 
 
 def _words_of(options: Sequence[Option]) -> set[str]:
@@ -404,7 +404,8 @@ def _needed(argument: Argument, text: str) -> str:
     if argument.required and not text:
         if argument.choices:
             raise UsageError(f"expected one of {', '.join(argument.choices)}")
-        what = argument.name if argument.kind in (Kind.PLACE, Kind.ACTOR) else argument.shown.partition(" ")[0].lower()
+        named = argument.kind in (Kind.PLACE, Kind.ACTOR)
+        what = argument.name if named else re.split(r"[ |]", argument.shown)[0].lower()
         raise UsageError(f"the {what} is missing")
     return text
 

@@ -82,7 +82,7 @@ def _run(words: Sequence[str]) -> int:
     via = given.pop("via", "")
     if via:
         if given.get("open") is not None:
-            raise UsageError("--open FILE is of this machine: it cannot be combined with --via")
+            raise UsageError("--open FILE is read on this machine: it cannot be combined with --via")
         if given.get("stdio") and (given.get("write_launch_json") or given.get("no_serve")):
             raise UsageError("an entry for --stdio cannot have --via: leave out --stdio, and the entry names a port")
         there = _without(words, "--via")

@@ -94,7 +94,7 @@ class Table(Generic[C]):
         command = self.find(word, offer)
         if command.meant(line.left.split()) is not command:
             why = "the actor is missing" if line.peek().isdecimal() else "this is not for a prompt"
-            raise UsageError(f"{why}; in a shell it takes processes that are not ranks: meshrt {line.text.strip()}")
+            raise UsageError(f"{why}; in a shell it accepts processes that are not ranks: meshrt {line.text.strip()}")
         return Invocation(command, arguments_of(command, line, offer), offer)
 
     def parse_words(self, words: Sequence[str], offer: Offer) -> Invocation[C]:

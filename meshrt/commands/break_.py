@@ -18,7 +18,7 @@ def _told(added: BreakSet) -> str:
         where = fold_meshes(members, meshes)
         if state == "pending":
             near = f" (did you mean {', '.join(added.near)}?)" if added.near else ""
-            lines.append(f"[{where}] pending: nothing like that is loaded there yet{near}; it is set when it is")
+            lines.append(f"[{where}] pending: not loaded yet{near}; the breakpoint is set when this code is loaded")
         elif state != "bound":
             lines.append(f"[{where}] {state}")
     if added.price:
@@ -58,7 +58,7 @@ def setter(name: str, summary: str, *, once: bool, aliases: tuple[str, ...] = ()
             "once": "whether each rank stops there once",
             "selection": "the ranks as they were chosen, as text in the [grammar](grammar.md), or all",
             "ranks": "these ranks, by mesh; null means all ranks, also those of later meshes",
-            "goes_with": "pid of the IDE process at whose end it is deleted, if an IDE has set it; else 0",
+            "goes_with": "pid of the IDE process that has set it, and at whose end it is deleted; 0: no IDE has set it",
             "states": '`{"bound" or "pending" or "unanswered: ..." or a problem: ranks}`',
             "lines": "`{line that it was moved to: ranks}`",
             "price": 'what the breakpoint costs, or `""`',
@@ -74,13 +74,13 @@ COMMAND = setter(
     once=False,
     aliases=("b",),
     details=(
-        "Without a breakpoint() in the code: ranks that run are reached too, and ranks and meshes that come later.\n"
+        "Needs no breakpoint() in the code. Applies to running ranks too, and to ranks and meshes that start later.\n"
         "  break train.py:88                         break trainer.step\n"
         "  break train.py:88, loss != loss           break train.py:88, step > 10 ranks(hosts=1:)\n"
-        "METHOD is an endpoint, or another method or property of the actor's class: it stops at its first line.\n"
-        "FILE is the end of a path. On a LINE without code it is set at the next one of the same function, which is\n"
-        "said; between two functions it is refused. With ranks(...) and several actors, the actor comes first:\n"
+        "METHOD is an endpoint, or another method or property of the actor's class; ranks stop at its first line.\n"
+        "FILE may be the last part of a path. If LINE has no code, the next line of the function is used and shown; a\n"
+        "line between two functions is refused. With ranks(...) and several actors, the actor comes first:\n"
         "  break trainer train.py:88 ranks(0)\n"
-        "On Python 3.12 and later a rank runs at full speed until it comes to the line."
+        "On Python 3.12 and later a rank runs at full speed until it reaches the line."
     ),
 )

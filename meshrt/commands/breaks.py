@@ -18,15 +18,15 @@ def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "breaks",
-    "show the breakpoints, and how often each rank reached them; `b` at a rank's prompt shows its own",
+    "show breakpoints, and how often each rank reached them; `b` at a rank's prompt shows that rank's own",
     _breaks,
     Group.BREAKS,
     record={
         "breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with", "hits", "lines", '
         '"problems", "left", "pending"}]` (`"hits"`: `{count: ranks}`; `"lines"`: `{line that it was moved to: '
-        'ranks}`; `"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks that '
-        'the IDE of `goes_with` has left, where it has no effect; `"pending"`: ranks where no such code is loaded, '
-        "if that is so on all ranks)",
+        'ranks}`; `"problems"`: `{what its condition has raised, or why it has no line: ranks}`; `"left"`: ranks from '
+        'which the IDE of `goes_with` has disconnected: it has no effect there; `"pending"`: ranks where its code is '
+        "not loaded, if no rank has loaded it)",
         "problems": "`{reason: ranks}` of ranks that have not answered",
         "meshes": "the names of all meshes by their id",
     },

@@ -10,7 +10,7 @@ from meshrt.debug.protocol import QUITS
 
 __all__ = ["COMMAND"]
 
-_LATE = "this command waits for them no longer; their next stop will be announced"
+_LATE = "this command does not wait any longer; the next stop of these ranks will be announced"
 
 
 def _cast(prompt: Prompt, arguments: Arguments) -> Outcome:
@@ -35,14 +35,13 @@ COMMAND = Command(
     ),
     options=(VERBOSE, DIFF),
     details=(
-        "Answers are grouped: equal ones once, with their ranks. Ranks that are not stopped are named. A stepping\n"
-        "command is waited for until all are stopped again, so that many ranks step as one. ACTOR may be left out if\n"
-        "there is only one.\n"
+        "Equal answers are shown once, with their ranks. Ranks that are not stopped are named. A step waits until all\n"
+        "ranks have stopped again, so that many ranks step together. ACTOR may be omitted if there is only one actor.\n"
         "  cast debugee ranks(3) p x            cast debugee ranks(0:8, 12) n\n"
         "  cast debugee ranks(hosts=0) p x      cast debugee ranks(hosts=1:3, gpus=(0,2)) c\n"
         "  cast debugee ranks(all) p x          cast debugee ranks(stopped & !hosts=2) bt\n"
-        "A rank that has not answered after a while is named, and no longer waited for. Ctrl-C cancels the\n"
-        "lines that still run; a rank that steps goes on."
+        "A rank that has not answered after some seconds is named, and the command no longer waits for it. Ctrl-C\n"
+        "cancels the lines that still run; a rank that steps continues to run."
     ),
     record=ANSWERS,
 )

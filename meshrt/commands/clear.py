@@ -33,12 +33,12 @@ def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 COMMAND = Command(
     "clear",
-    "delete the breakpoints that are named, or all",
+    "delete the named breakpoints, or all",
     _clear,
     Group.BREAKS,
-    arguments=(Argument("ids", many=True, metavar="NUMBER", help="as breaks shows it; all: every breakpoint"),),
+    arguments=(Argument("ids", many=True, metavar="NUMBER", help="as `breaks` shows it; all: all of them"),),
     aliases=("cl",),
-    details="Without a NUMBER all are deleted; a person is asked before.",
+    details="Without a NUMBER, all breakpoints are deleted; asks for confirmation at a terminal.",
     check=_check,
     record={"breaks": '`[{"id", "place", "condition", "once", "selection", "ranks", "goes_with"}]`'},
 )

@@ -11,7 +11,7 @@ COMMAND: AnyCommand = Command(
     "print the shell script that completes commands, options, actors and programs",
     arguments=(
         Argument("shell", required=True, choices=("bash", "zsh", "fish"), metavar="bash|zsh|fish"),
-        Argument("words", Kind.WORDS, "what is typed behind meshrt: print the completions of the last word"),
+        Argument("words", Kind.WORDS, "the words after `meshrt`: print the completions of the last one"),
     ),
     details=(
         "In ~/.bashrc or ~/.zshrc:        source <(meshrt completion bash)      (or zsh)\n"

@@ -17,7 +17,7 @@ def _check(arguments: Values) -> None:
 
 def _continue(prompt: Prompt, arguments: Arguments) -> Outcome:
     answers = prompt.collect(prompt.client.ask(Continue(**arguments)))
-    outcome = told(answers, arguments, late="this command waits for them no longer")
+    outcome = told(answers, arguments, late="this command does not wait any longer")
     if answers.sent or outcome.text:
         return outcome
     return Outcome("nothing is stopped", outcome.data)
@@ -30,7 +30,7 @@ COMMAND = Command(
     Group.CONTROL,
     arguments=(Argument("actor", Kind.ACTOR), ranks()),
     aliases=("c",),
-    details="Every rank goes on from where it is stopped, and stops again at the next breakpoint, if there is one.",
+    details="Each rank continues where it stopped, and stops again at the next breakpoint, if there is one.",
     check=_check,
     record=ANSWERS,
 )

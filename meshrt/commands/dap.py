@@ -15,13 +15,13 @@ def _details() -> str:
     from meshrt.show.installing import install_extra  # start-up: for the help only
 
     return (
-        "Through a process that the IDE starts (--stdio), or through one port of this machine. VS Code, nvim-dap and\n"
-        "other clients of the Debug Adapter Protocol attach with one launch configuration; --write-launch-json writes\n"
-        "it, and with --stdio it is right for all programs to come. The ranks need debugpy, which is loaded in a rank\n"
-        "when an IDE attaches to it. To install it for this Python:\n"
+        "The IDE connects through a process that it starts (--stdio), or through one port of this machine. VS Code,\n"
+        "nvim-dap and other clients of the Debug Adapter Protocol need one launch configuration: --write-launch-json\n"
+        "writes it, and with --stdio it is valid for all later programs. Ranks need debugpy, which a rank loads when\n"
+        "an IDE attaches to the rank. To install debugpy for this Python:\n"
         f"  {install_extra('dap', 'debugpy')}\n"
-        f"PORT is {DEFAULT_PORT}, unless it is given. It serves until the program ends, or Ctrl-C: ranks that are\n"
-        "stopped in the IDE are resumed then."
+        f"The default PORT is {DEFAULT_PORT}. The command serves until the program ends, or until Ctrl-C: then ranks\n"
+        "that are stopped in the IDE are resumed."
     )
 
 
@@ -31,21 +31,21 @@ COMMAND: AnyCommand = Command(
     group=Group.CONTROL,
     arguments=(run(),),
     options=(
-        Option("--port", "of the loopback interface; 0: any", metavar="PORT", convert=port, excludes="at"),
-        Option("--socket", "a unix socket instead, for this user alone", metavar="PATH", convert=Path, excludes="at"),
+        Option("--port", "port on 127.0.0.1 (0: any free port)", metavar="PORT", convert=port, excludes="at"),
+        Option("--socket", "a unix socket instead, for this user only", metavar="PATH", convert=Path, excludes="at"),
         Option(
             "--stdio",
-            "for an IDE that starts it: the protocol on standard input and output, no port and no token",
+            "for an IDE that starts this command: standard input and output, no port and no token",
             excludes="at",
         ),
         Option(
             "--write-launch-json",
-            "write the entry 'meshrt' into FOLDER/.vscode/launch.json (of this folder)",
+            "write the entry 'meshrt' into FOLDER/.vscode/launch.json (this folder)",
             metavar="FOLDER",
             const=Path("."),
             convert=Path,
         ),
-        Option("--no-serve", "only show, or write, the entry: the program, or another meshrt dap, listens at PORT"),
+        Option("--no-serve", "do not listen; only show or write the entry: another process listens at PORT"),
     ),
     details=_details,
     main="meshrt.debug.dap.router.command:show",

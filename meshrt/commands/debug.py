@@ -14,7 +14,7 @@ def _check(arguments: Values) -> None:
         raise UsageError(f"one program at a time: expected RUN or --pid RUN, not both ({run}, --pid {pid})")
     arguments["run"] = run or pid
     if arguments["open"] is not None and arguments["run"]:
-        raise UsageError("--open FILE is of a program that has ended: it cannot be combined with RUN")
+        raise UsageError("--open FILE cannot be combined with RUN: the file is about a program that has ended")
     if arguments["open"] is not None and arguments["json"]:
         raise UsageError("--json cannot be combined with --open: the file is JSON itself")
 
@@ -26,16 +26,16 @@ COMMAND: AnyCommand = Command(
     arguments=(run("the program, if several run: its id, its pid or its run directory"),),
     options=(
         Option("--pid", "the same as RUN", metavar="RUN", default=""),
-        Option("-c", "run this command and leave (may be repeated)", "commands", "COMMAND", many=True),
+        Option("-c", "run this command and exit (may be repeated)", "commands", "COMMAND", many=True),
         Option(
             "--open",
-            "look into a file about failures: a failure file, or what MESHRT_POST_MORTEM=dump has written",
+            "open a failure file, or a file that MESHRT_POST_MORTEM=dump has written",
             metavar="FILE",
         ),
         Option("--json", "write one JSON object for each command instead of text (docs/json.md)"),
     ),
     details=(
-        "Which ranks are stopped, and their variables. Without -c a prompt opens; `help` there shows its commands.\n"
+        "Shows which ranks are stopped, and their variables. Without -c a prompt opens; `help` shows its commands.\n"
         "Without a terminal, commands are read from standard input. `python -m meshrt.debug` is the same."
     ),
     main="meshrt.debug.prompt.entry:show",

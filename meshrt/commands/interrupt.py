@@ -8,7 +8,7 @@ from meshrt.debug.prompt.context import ANSWERS, Prompt, told
 
 __all__ = ["COMMAND"]
 
-_NOTHING = "nothing was stopped; break FILE:LINE stops a rank when it comes there"
+_NOTHING = "no rank was stopped; break FILE:LINE stops a rank when it reaches that line"
 
 
 def _interrupt(prompt: Prompt, arguments: Arguments) -> Outcome:
@@ -29,9 +29,9 @@ COMMAND = Command(
     details=(
         "In a Python loop, in recv, a lock, a queue, sleep, a call to another actor: the rank stops with your own\n"
         "stack frame on top, and is then at an ordinary pdb prompt; `c` resumes the blocked call. A rank that is\n"
-        "in C code stops when that returns; where it is now is said. One that waits for messages is not stopped;\n"
-        "if all do, that is an error. ACTOR/THREAD means a thread of your own (on Python 3.12 and later). On Python\n"
-        "3.11 only the first actor of a rank can be stopped."
+        "in C code stops when that code returns; the answer shows where it is now. A rank that waits for messages is\n"
+        "not stopped; if all ranks wait for messages, the command fails. ACTOR/THREAD names a thread of your own code\n"
+        "(on Python 3.12 and later). On Python 3.11 only the first actor of a rank can be stopped."
     ),
     record=ANSWERS,
 )

@@ -33,15 +33,15 @@ COMMAND = Command(
     Group.LOOK,
     arguments=(Argument("state", choices=(*STATE_WORDS, "all"), skips=True), Argument("actor", Kind.ACTOR), ranks()),
     options=(
-        Option("-v", "show every rank in a row of its own", "verbose"),
-        Option("--wide", "show all columns, also where the terminal is narrower"),
+        Option("-v, --verbose", "show each rank in its own row"),
+        Option("--wide", "show all columns, even if the terminal is narrower"),
     ),
     aliases=("l",),
     details=(
-        "One row per rank: its number in the mesh it was spawned on, the coordinates of the view through which it\n"
-        "was called, host, and where it is. STATE is stopped (without one), running, blocked, idle,\n"
-        "post-mortem, not-answering, dead or all. With an ACTOR, all its ranks. Above 32 rows equal ones share a row.\n"
-        "No rank is asked: this is what is known, and since when."
+        "One row per rank: its number in the mesh, the coordinates used in the call, host, and place in the code.\n"
+        "STATE is stopped, running, blocked, idle, post-mortem, not-answering, dead or all. The default is stopped;\n"
+        "with an ACTOR or ranks(...) it is all. Above 32 rows, equal rows are merged. Shows the last known state and\n"
+        "its age, without asking ranks."
     ),
     check=_check,
     record={

@@ -29,7 +29,7 @@ _FIRST = -1
 
 def _check(arguments: Values) -> None:
     if arguments.get("follow") and arguments["diff"] is not None:
-        raise UsageError("--diff compares what is there: it cannot be combined with -f")
+        raise UsageError("--diff compares existing lines: it cannot be combined with -f")
 
 
 def _logs(prompt: Prompt, arguments: Arguments) -> Outcome:
@@ -47,13 +47,13 @@ COMMAND = Command(
     Group.LOOK,
     arguments=(
         run("the program, which may have ended: its id, its pid or its run directory"),
-        Argument("actor", Kind.ACTOR, "whose ranks; of a program that has ended: the name of a mesh"),
+        Argument("actor", Kind.ACTOR, "only ranks of this actor; for a program that has ended: the name of a mesh"),
         ranks(),
     ),
     options=(
         Option(
             "-n",
-            "how many lines of each rank (10; at most 10000, from its last 64 KiB)",
+            "number of lines of each rank (10; at most 10000, from its last 64 KiB)",
             "lines",
             "LINES",
             convert=number("lines", None),
@@ -71,10 +71,10 @@ COMMAND = Command(
             offer=Offer.SHELL,
         ),
         Option("--raw", "keep control characters as they were printed", offer=Offer.SHELL),
-        Option("--json", "one JSON object a line (docs/json.md)", offer=Offer.SHELL),
+        Option("--json", "one JSON object per line (docs/json.md)", offer=Offer.SHELL),
     ),
     aliases=("log",),
-    details="Ranks that have printed the same share the lines. Without an ACTOR: of all ranks.",
+    details="Equal output of several ranks is shown once. Default: all ranks.",
     main="meshrt.debug.shell.logs:show",
     schema=LOGS,
     reads_files=True,

@@ -22,13 +22,11 @@ __all__ = ["COMMAND", "TABLE", "look"]
 _SHELL = Offer.SHELL
 #: Options of the table of what is shown.
 TABLE = (
-    Option("-n", "the N largest, and what the others add up to", "most", "N", convert=number("rows", 1)),
+    Option("-n", "show the N largest, and the sum of the others", "most", "N", convert=number("rows", 1)),
     Option("-r, --reverse", "reverse the order"),
-    Option(
-        "--sort", "the largest first (size, pss, growth), or in this order", "", "ORDER", default="", choices=ORDERS
-    ),
-    Option("--by", "add up; by rank: fold nothing", default="", metavar="WHAT", choices=GROUPINGS),
-    Option("--wide", "all columns, also where the terminal is narrower"),
+    Option("--sort", "sort rows; by size, pss or growth: the largest first", "", "ORDER", default="", choices=ORDERS),
+    Option("--by", "group rows; rank: one row per rank", default="", metavar="WHAT", choices=GROUPINGS),
+    Option("--wide", "show all columns, even if the terminal is narrower"),
 )
 
 
@@ -54,21 +52,21 @@ COMMAND = Command(
     ),
     options=(
         *TABLE,
-        Option("--actor", "as ACTOR", "only", "ACTOR", default=""),
+        Option("--actor", "same as the argument ACTOR", "only", "ACTOR", default=""),
         Option(
-            "--vars", "which variables hold memory; or what is inside of this one (self.cache)", "", "NAME", const=""
+            "--vars", "show which variables hold memory; with NAME (self.cache): its contents", "", "NAME", const=""
         ),
-        Option("--frames", "... and local variables of ranks that are stopped in the debugger"),
-        Option("--refs", "what is in shared memory: objects that were put, large arrays of messages"),
-        Option("--holders", "... which processes hold each object whose name begins with REF", metavar="REF"),
-        Option("--exact", "count variables to the end, however long that takes"),
+        Option("--frames", "as --vars, with local variables of ranks that are stopped in the debugger"),
+        Option("--refs", "show objects in shared memory: those of put(), and large arrays of messages"),
+        Option("--holders", "as --refs, with the holders of each object whose name begins with REF", metavar="REF"),
+        Option("--exact", "count variables completely, without a time limit"),
         Option("--budget", f"processor time per rank for --vars ({MILLISECONDS:g} ms)", metavar="MS", convert=float),
-        Option("--addresses", "the IP address of each host, also if there is only one"),
+        Option("--addresses", "show the IP address of each host, also if there is only one"),
         Option("--units", "how sizes are written", default="auto", metavar="UNITS", choices=UNITS),
-        Option("--stats-only", "totals only"),
+        Option("--stats-only", "show totals only"),
         Option(
             "--format",
-            "a table, or one object with all that was seen (docs/json.md)",
+            "a table, or one object with all data (docs/json.md)",
             "",
             "FORMAT",
             default="table",
@@ -76,23 +74,22 @@ COMMAND = Command(
             offer=_SHELL,
         ),
         Option("--json", "the same as --format json", "format", sets="json", offer=_SHELL),
-        _file("--save", "keep this view for a later --diff"),
+        _file("--save", "save this snapshot for a later --diff"),
         Option("--force", "with --save: overwrite a file that meshrt has not written", offer=_SHELL),
-        _file("--open", "show a view that was kept, or that a rank wrote at its limit"),
-        _file("--diff", "show what has grown since a view that was kept"),
+        _file("--open", "show a saved snapshot, or a file that a rank wrote at its memory limit"),
+        _file("--diff", "show what has grown since a saved snapshot"),
         Option(
             "--watch", "repeat the measurement, and show what grows", "", "SECONDS", 2.0, convert=duration, offer=_SHELL
         ),
     ),
     aliases=("mem",),
     details=(
-        "Read by the host agents, so a rank that hangs, was stopped by a signal or holds the GIL has its row too.\n"
-        "RSS is all that a rank has in memory, PSS counts a page that n processes have as 1/n, SHARED is what\n"
-        "others have too, HEAP belongs to no file, FREE is kept by malloc though it is not in use. STORE is what a\n"
-        "rank has put into shared memory, PINNED what of it only others hold, HOLDS what it holds of others. Sizes of\n"
-        "variables are marked: = is exact, >= was counted until the time was over, ~ is an estimate of the whole.\n"
-        "Nothing of the program is run to measure it, and nothing is stopped. docs/memory.md finds a leak step by\n"
-        "step."
+        "Host agents measure it, so a rank that hangs, was stopped by a signal or holds the GIL is listed as well.\n"
+        "RSS: all memory of a rank. PSS: the same, but a page that n processes have counts as 1/n. SHARED: pages also\n"
+        "mapped by others. HEAP: memory of no file. FREE: unused memory that malloc keeps. STORE: what a rank has put\n"
+        "into shared memory. PINNED: the part of STORE used only by other processes. HOLDS: memory of others used by\n"
+        "this rank. Sizes of variables are marked: = is exact, >= was counted until the time limit, ~ is an estimate\n"
+        "of the whole. Runs no code of the program and stops no rank. docs/memory.md shows how to find a leak."
     ),
     main="meshrt.memory.command:show",
     schema=MEMORY,

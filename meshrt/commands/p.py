@@ -8,7 +8,7 @@ from meshrt.debug.prompt.context import ANSWERS, DIFF, VERBOSE, Prompt, told
 
 __all__ = ["COMMAND", "printer"]
 
-_LATE = "it goes on there"
+_LATE = "the expression is still being evaluated there"
 
 
 def printer(name: str, summary: str, details: str = "") -> Command[Prompt]:
@@ -39,11 +39,10 @@ def printer(name: str, summary: str, details: str = "") -> Command[Prompt]:
 COMMAND = printer(
     "p",
     "print an expression on ranks, stopped or running",
-    "A stopped rank evaluates it in the stack frame where it is stopped. A running one is not stopped: there `self`\n"
-    "is the actor and the names are those of its module. Equal values are shown once, with their ranks. Many\n"
-    "numbers are summed up (min, median, max, outliers; -v shows every one), arrays and tensors are described\n"
-    "by shape, dtype, min, max, mean and the count of NaN, those of more than 16 ranks in a line for each shape.\n"
-    "Of a long value the first lines are shown; -v shows all. ACTOR may be left out before ranks(...), if there\n"
-    "is only one.\n"
+    "A stopped rank evaluates the expression in the stack frame where it is stopped. A running rank is not stopped:\n"
+    "there `self` is the actor and the names are those of its module. Equal values are shown once, with their ranks.\n"
+    "Many numbers are summarized (min, median, max, outliers; -v shows each number). Arrays and tensors are shown by\n"
+    "shape, dtype, min, max, mean and number of NaN; with more than 16 ranks, one line per shape. Long values are\n"
+    "cut; -v shows all. ACTOR may be omitted before ranks(...), if there is only one actor.\n"
     "  p trainer self.loss          p --diff 0 trainer ranks(hosts=1) self.config",
 )

@@ -16,9 +16,9 @@ if TYPE_CHECKING:  # start-up: the shell needs no prompt
 __all__ = ["COMMAND"]
 
 _MEANING = {
-    "on": "as the program has set it, a rank stops where an endpoint raises",
-    "off": "as the program has set it, no rank stops where an endpoint raises",
-    "dump": "as the program has set it, a rank writes a file where an endpoint raises",
+    "on": "set by the program: a rank stops where an endpoint raises",
+    "off": "set by the program: no rank stops where an endpoint raises",
+    "dump": "set by the program: a rank writes a file where an endpoint raises",
     "default": "a rank that was stopped in a call stops once more if that call raises",
 }
 
@@ -28,11 +28,11 @@ def _check(arguments: Values) -> None:
         arguments["run"], arguments["actor"] = "", arguments["run"]
     if arguments["list"] and arguments["ranks"] is not None:
         raise UsageError(
-            "--list cannot be combined with --ranks: it names all failures, --ranks describes one rank in the last one"
+            "--list cannot be combined with --ranks: --list shows all failures, --ranks shows ranks of the last one"
         )
     reports = arguments["list"] or arguments["ranks"] is not None or arguments["report"]
     if reports and (arguments["mode"] or arguments["actor"] or arguments["modes"]):
-        raise UsageError("a report cannot be combined with a mode and an actor, or --modes")
+        raise UsageError("a report cannot be combined with a mode, an actor or --modes")
 
 
 def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
@@ -63,31 +63,31 @@ COMMAND = Command(
     arguments=(
         Argument("mode", choices=MODES, metavar="on|off|dump|default", skips=True, offer=Offer.SHELL),
         run(
-            "the program: its id as the report names it, its pid if it runs, its run directory, or a failure file; "
-            "without it, the program that failed last"
+            "the program: its id (shown in the report), its pid if it runs, its run directory, or a failure file; "
+            "default: the program that failed last"
         ),
         Argument("mode", choices=MODES, metavar="on|off|dump|default", offer=Offer.PROMPT | Offer.CONSOLE),
-        Argument("actor", Kind.ACTOR, "with a mode: of this actor alone"),
+        Argument("actor", Kind.ACTOR, "with a mode: set it for this actor only"),
     ),
     options=(
-        Option("--list", "name the failures of the program"),
+        Option("--list", "list the failures of the program"),
         Option(
             "--ranks",
-            "all that is known of one rank, or of those of a selection such as 'hosts=1': its failure, or where it was",
-            metavar="RANKS",
+            "show all data about one rank, or about a selection such as 'hosts=1': its failure, or where it was",
+            metavar="SELECTION",
         ),
-        Option("--report", "why the program failed last, as without any argument"),
-        Option("--modes", "what ranks do when an endpoint raises"),
-        Option("--json", "the same for programs (docs/json.md); alone: the failure file itself", offer=Offer.SHELL),
+        Option("--report", "show the report of the last failure, as without any argument"),
+        Option("--modes", "show what ranks do when an endpoint raises"),
+        Option("--json", "one JSON object (docs/json.md); without other options: the failure file", offer=Offer.SHELL),
     ),
     aliases=("pm",),
     details=(
         "Shows the report of the last failure. A program that failed several times has several failure files: the\n"
-        "last one is shown, --list names all. A mode says what ranks of a running program do when an endpoint raises.\n"
+        "last one is shown, --list lists all. A mode sets what ranks of a running program do when an endpoint raises.\n"
         "on: the rank stops where it raised, with its live variables, until `c` passes the exception to the caller.\n"
-        "off: never. dump: it does not stop, but writes a file with stack, variables and source, for meshrt debug\n"
-        "--open FILE. default: as the program has set it; if it has not, a rank stops only if it had been stopped in\n"
-        "this call before."
+        "off: the rank does not stop. dump: it does not stop, but writes a file with stack, variables and source, for\n"
+        "meshrt debug --open FILE. default: as the program has set it; otherwise a rank stops only if it already\n"
+        "stopped during this call."
     ),
     main="meshrt.debug.shell.postmortem:show",
     schema=POSTMORTEM,

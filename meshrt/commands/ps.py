@@ -19,24 +19,24 @@ COMMAND: AnyCommand = Command(
     options=(
         Option(
             "-v, --verbose",
-            "every rank: coordinates, host, state and since when, place in the code, pid, memory in RAM (shared memory "
-            "included), pids of its child processes. Above 32 rows, equal rows are merged; -vv shows each of them",
+            "show each rank: coordinates, host, state and its age, place in the code, pid, memory in RAM (shared "
+            "memory included), pids of child processes. Above 32 rows, equal rows are merged; -vv shows each of them",
             counts=True,
             default=0,
         ),
         Option(
             "--wide",
-            "all columns. Without this option, a narrow terminal does not show the least important columns, and they "
-            "are named below the table; a pipe gets all columns",
+            "show all columns. Without this option, a narrow terminal does not show the least important columns, and "
+            "they are named below the table; a pipe gets all columns",
         ),
-        Option("--timeout", "seconds to wait for silent programs (3)", "", "S", default=3.0, convert=duration),
+        Option("--timeout", "seconds to wait for silent programs (3)", "", "SECONDS", default=3.0, convert=duration),
         Option("--json", "one JSON object (docs/json.md)"),
     ),
     details=(
-        "Of each program: id, pid, age, ranks by state, meshes and actors, command. -v shows the ranks as well, with\n"
-        "pid and memory; above 32, equal ones share a row. A program that does not answer is named all the same.\n"
-        "Programs that have failed lately are named below: meshrt postmortem shows why. No rank is stopped, or\n"
-        "changed, by being looked at."
+        "Shows id, pid, age, ranks by state, meshes and actors, and command of each program. -v shows the ranks as\n"
+        "well, with pid and memory; above 32 rows, equal rows are merged. A program that does not answer is still\n"
+        "listed. Programs that failed within a day are listed below; meshrt postmortem shows why. Does not stop or\n"
+        "change ranks."
     ),
     main="meshrt.debug.shell.ps:show",
     schema=PS,

@@ -21,7 +21,7 @@ def _ranks(text: str) -> int | str:
 def _nodes(text: str) -> str:
     if text not in ("1", "1:1"):
         raise UsageError(
-            f"{text!r}: meshrt run starts ranks on this machine alone; on several nodes, run it below a launcher: "
+            f"{text!r}: meshrt run starts ranks on this machine only; for several nodes, run it below a launcher: "
             f"torchrun --nnodes {text} ... -m meshrt run SCRIPT, or srun or mpirun"
         )
     return text
@@ -35,7 +35,7 @@ COMMAND: AnyCommand = Command(
     options=(
         Option(
             "-n, --nproc-per-node, --nproc_per_node",
-            "run the script on so many ranks; `auto`, `cpu`, `gpu`: as many as there are",
+            "number of ranks; `cpu`, `gpu`: one per processor or GPU; `auto`: gpu if there are GPUs, else cpu",
             "",
             "N",
             convert=_ranks,
@@ -43,18 +43,18 @@ COMMAND: AnyCommand = Command(
         Option("--mesh", "the dimensions of the ranks and their sizes, such as dp=2,tp=4", "", "DIMS", default=""),
         Option(
             "--max-restarts, --max_restarts",
-            "start all ranks again after a failure, so many times (0)",
+            "how often all ranks are started again after a failure (0)",
             "",
             "N",
             default=0,
             convert=number("restarts"),
         ),
-        Option("--local_rank", "passed on to the script; deepspeed says it", "", "N", default=""),
-        Option("--nnodes", "1; for command lines of torchrun", "", "N", convert=_nodes),
-        Option("--standalone", "on this machine alone, which is the default; for command lines of torchrun"),
+        Option("--local_rank", "passed on to the script; set by deepspeed", "", "N", default=""),
+        Option("--nnodes", "accepted for compatibility with torchrun; must be 1", "", "N", convert=_nodes),
+        Option("--standalone", "accepted for compatibility with torchrun: on this machine only, which is the default"),
     ),
     details=(
-        "With -n or --mesh all ranks are on this machine, in place of torchrun --standalone:\n"
+        "With -n or --mesh, all ranks are on this machine, as with torchrun --standalone:\n"
         "  meshrt run -n 8 train.py --lr 3e-4\n"
         "  meshrt run --mesh dp=2,tp=4 -m pkg.train\n"
         "The script is run unchanged, with the variables of torchrun (RANK, WORLD_SIZE, MASTER_ADDR, ...). Its ranks\n"
@@ -64,7 +64,7 @@ COMMAND: AnyCommand = Command(
         "  srun --ntasks-per-node=8 meshrt run train.py\n"
         "The script keeps its output, signals and exit status. If a signal ends it, as in a crash, the launcher\n"
         "gets a report: the stack, and whether the kernel has run out of memory. Without a launcher the\n"
-        "script is the only rank; one that imports meshrt itself runs as `python -u` runs it."
+        "script is the only rank; a script that imports meshrt runs as with `python -u`."
     ),
     main="meshrt.spmd.run:show",
     offer=Offer.SHELL,

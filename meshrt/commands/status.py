@@ -23,10 +23,10 @@ COMMAND = Command(
     record={
         "meshes": '`[{"mesh", "name", "sizes", "alive", "actors", "gone", "silent"}]`',
         "groups": '`[{"actor", "mesh", "state", "place", "note", "ranks", "count", "since", "latest"}]` (`since`, '
-        "`latest`: when the first and the last of the ranks came into this state)",
+        "`latest`: when the first and the last of the ranks entered this state)",
         "waits": "with `waits_left_out`: [who waits for whom](#who-waits-for-whom)",
         "unread": "[errors that nobody has read](#errors-that-nobody-has-read)",
         "terminals": "pids of the connected terminals",
-        "own": "the one of them that asks",
+        "own": "the pid of the terminal that asks",
     },
 )

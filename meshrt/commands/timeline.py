@@ -19,13 +19,20 @@ COMMAND: AnyCommand = Command(
         ranks(),
     ),
     options=(
-        Option("--seconds", "how long (10); Ctrl-C and SIGTERM end it, too", "", "S", default=10.0, convert=duration),
+        Option(
+            "--seconds",
+            "length (10); Ctrl-C or SIGTERM ends the recording",
+            "",
+            "SECONDS",
+            default=10.0,
+            convert=duration,
+        ),
         Option("--force", "overwrite a file that meshrt has not written"),
     ),
     details=(
-        "The file has trace events: https://ui.perfetto.dev opens it, as does chrome://tracing. Each rank is a\n"
-        "process there, each run of an endpoint a bar; arrows lead from callers to what they have called. The program\n"
-        "is not stopped, and has no costs before and afterwards."
+        "The file has trace events: open it with https://ui.perfetto.dev or chrome://tracing. Each rank is shown as a\n"
+        "process, each run of an endpoint as a bar; arrows connect a call to the run it started. The program is not\n"
+        "stopped, and there is no overhead outside the recording."
     ),
     main="meshrt.timeline.command:show",
     offer=Offer.SHELL,

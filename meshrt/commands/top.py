@@ -29,7 +29,7 @@ def _check(given: Values) -> None:
     if given["host"] is not None and _all_interfaces(given["host"]):
         raise UsageError(f"--host {given['host']!r}: expected one address of this machine, not all of them")
     if given["port"] is not None and not 0 < given["port"] < 65536:
-        raise UsageError(f"--port takes a number from 1 to 65535, not {given['port']}")
+        raise UsageError(f"--port must be a number from 1 to 65535, not {given['port']}")
     if given["serve"]:
         given.update(host=given["host"] or _HOST, port=given["port"] or _PORT)
 
@@ -50,18 +50,17 @@ COMMAND: AnyCommand = Command(
         Option("--actor", "only ranks of this actor", metavar="ACTOR", default=""),
         Option("--sort", f"one of {', '.join(_NAMES)} (rank)", metavar="COLUMN", default="rank", choices=_NAMES),
         Option("-r, --reverse", "reverse the order"),
-        Option("--every", f"seconds between two looks ({_EVERY:g})", metavar="S", default=_EVERY, convert=duration),
-        Option("--once", "one table, of looks that far apart; needs no textual"),
+        Option("--every", f"seconds between updates ({_EVERY:g})", metavar="SECONDS", default=_EVERY, convert=duration),
+        Option("--once", "print one table after that time and exit (textual is not needed)"),
         Option("--json", "with --once: one JSON object (docs/json.md)"),
-        Option("--serve", "in a browser: every process that reaches the port, and has the address, sees the program"),
-        Option("--host", f"with --serve: listen there ({_HOST}: this machine only)", metavar="ADDRESS"),
-        Option("--port", f"with --serve ({_PORT})", metavar="PORT", convert=port),
+        Option("--serve", "in a browser: every process that can reach the port and has the address sees the program"),
+        Option("--host", f"with --serve: address to listen at ({_HOST}: this machine only)", metavar="ADDRESS"),
+        Option("--port", f"with --serve: port to listen at ({_PORT})", metavar="PORT", convert=port),
     ),
     details=(
-        "State, processor, memory, calls, and messages that wait. On the screen, Enter shows the stacks, variables\n"
-        "and log of a rank, / takes a selection, ? shows all keys. Ranks that are stopped, hang, or hold the GIL are\n"
-        "shown like all others: host agents read what they use from /proc. No rank is stopped, or changed, by being\n"
-        "looked at."
+        "Shows state, processor, memory, calls and waiting messages. On the screen, Enter shows the stacks, variables\n"
+        "and log of a rank, / sets a selection of ranks, ? shows all keys. Ranks that are stopped, hang, or hold the\n"
+        "GIL are shown like all others: host agents read their figures from /proc. Does not stop or change ranks."
     ),
     main="meshrt.top.command:show",
     schema=TOP,

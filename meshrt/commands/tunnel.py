@@ -8,9 +8,9 @@ __all__ = ["COMMAND"]
 
 COMMAND: AnyCommand = Command(
     "tunnel",
-    "the other end of --via, on the machine of the programs; --via starts it, not a user",
+    "the remote end of --via, on the machine of the programs; started by --via, not by a user",
     group=Group.BASIC,
-    details="Speaks by standard input and output, and opens no port.",
+    details="Communicates through standard input and output, and opens no port.",
     main="meshrt.cli.tunnel:show",
     offer=Offer.SHELL,
 )

@@ -29,13 +29,13 @@ COMMAND = Command(
     look,
     Group.LOOK,
     arguments=(Argument("actor", Kind.ACTOR), Argument("name", Kind.VARIABLE), ranks()),
-    options=(*TABLE, Option("--exact", "count variables to the end, however long that takes")),
+    options=(*TABLE, Option("--exact", "count variables completely, without a time limit")),
     details=(
-        "Attributes of actors, of their classes, globals of their modules, and the local variables of ranks that\n"
-        "are stopped. = is exact, >= was counted until the time was over (200 ms per rank), ~ estimates the whole.\n"
-        "Memory that several variables reach counts for each of them, and once in the totals. No code of yours is\n"
-        f"run. {_MOST} rows, unless -n says otherwise. NAME, as the table shows it, is opened: what is inside of that\n"
-        "variable, the largest first.\n"
+        "Shows attributes of actors and of their classes, globals of their modules, and local variables of stopped\n"
+        "ranks. = is exact, >= was counted until the time limit (200 ms per rank), ~ is an estimate of the whole.\n"
+        "Memory that several variables reach counts for each of them, and once in the totals. Runs none of your code.\n"
+        f"Shows {_MOST} rows; -n changes this. NAME, as in the table, shows the contents of that variable, the\n"
+        "largest first.\n"
         "  vars self.cache      vars trainer self.cache['train'] ranks(3)"
     ),
     check=_check,

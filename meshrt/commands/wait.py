@@ -32,8 +32,8 @@ COMMAND = Command(
         Argument("seconds", convert=seconds, default=60.0),
     ),
     details=(
-        "Without ranks(...) all ranks of the actor are meant; without SECONDS 60. For scripts: the actor may be\n"
-        "spawned later. It is an error if not all have stopped in time."
+        "Without ranks(...), waits for all ranks of the actor; without SECONDS, for 60 seconds. For scripts: the\n"
+        "actor may be spawned later. Fails if some ranks have not stopped in time."
     ),
     record={"stopped": "ranks", "missing": "ranks that are not stopped"},
     offer=Offer.PROMPT | Offer.SHELL,

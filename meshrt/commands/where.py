@@ -45,8 +45,8 @@ _PROCESSES: AnyCommand = Command(
         Option("--json", "one object instead of text (docs/json.md)"),
     ),
     details=(
-        "Of any Python that py-spy can read, which has to be installed. Each process is stopped for some\n"
-        "milliseconds, and goes on unchanged. It needs the permission to read their memory, which root has."
+        "Works for any Python that py-spy supports; py-spy must be installed. Each process is paused for some\n"
+        "milliseconds. Needs the permission to read the memory of the processes; root has it."
     ),
     main="meshrt.inspect.processes:show",
     offer=Offer.SHELL,
@@ -58,12 +58,12 @@ COMMAND = Command(
     _where,
     Group.LOOK,
     arguments=(Argument("actor", Kind.ACTOR), ranks()),
-    options=(Option("-v", "show the runtime's stack frames too", "verbose"),),
+    options=(Option("-v, --verbose", "show the runtime's stack frames too"),),
     aliases=("w", "bt"),
     details=(
-        "Equal stacks are shown once, with how many ranks have them and which; the largest class first. Each says\n"
-        "whether it is blocked, and for how long, or running. No rank is interrupted. A rank whose GIL is held by\n"
-        "C code is asked by a signal that faulthandler serves, and its row says so."
+        "Equal stacks are shown once, with the number and the list of their ranks, the largest group first. Each\n"
+        "group shows whether its ranks are running, or blocked and for how long. No rank is interrupted. If C code\n"
+        "holds the GIL of a rank, its stack is obtained by a signal (faulthandler), and its row shows this."
     ),
     record={
         "meshes": "the merged stacks of each mesh, see [below](#the-stacks-of-where)",

@@ -50,7 +50,7 @@ class Extent(Mapping[str, int]):
         self._labels = checked_labels(labels)
         self._sizes = tuple(natural("a size", size) for size in sizes)
         if len(self._labels) != len(self._sizes):
-            raise ValueError(f"as many labels as sizes are needed: labels {self._labels}, sizes {self._sizes}")
+            raise ValueError(f"expected one label for each size: labels {self._labels}, sizes {self._sizes}")
         self._derive()
 
     @classmethod

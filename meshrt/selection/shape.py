@@ -39,7 +39,7 @@ class Shape:
             raise TypeError(f"a Shape needs a Slice of ranks, got {slice!r}")
         self._labels = checked_labels(labels)
         if len(self._labels) != slice.ndim:
-            raise ValueError(f"as many labels as dimensions are needed: labels {self._labels}, sizes {slice.sizes}")
+            raise ValueError(f"expected one label for each dimension: labels {self._labels}, sizes {slice.sizes}")
         self._ndslice = slice
         self._extent = None
 
@@ -197,7 +197,7 @@ def _checked_range(label: str, size: int, selector: slice) -> range:
     if selected.step < 0:
         raise ValueError(f"the step of {selector!r} for dimension {label!r} must be positive")
     if not selected:
-        raise ValueError(f"empty range: {selector!r} leaves nothing of dimension {label!r} of size {size}")
+        raise ValueError(f"empty range: {selector!r} selects nothing of dimension {label!r} of size {size}")
     return selected
 
 

@@ -49,7 +49,7 @@ class Slice:
         self._sizes = tuple(natural("a size", size) for size in sizes)
         self._strides = tuple(natural("a stride", stride) for stride in strides)
         if len(self._sizes) != len(self._strides):
-            raise ValueError(f"as many strides as sizes are needed: sizes {self._sizes}, strides {self._strides}")
+            raise ValueError(f"expected one stride for each size: sizes {self._sizes}, strides {self._strides}")
         self._length = math.prod(self._sizes)
         self._plan = decoding_plan(self._sizes, self._strides)
         self._table = None

@@ -83,7 +83,7 @@ def test_help_needs_a_program_but_no_stop() -> None:
     proc_mesh(n=1).initialized.get(WAIT)
     done = debug("help", "help cast", "help ls")
     assert "ACTOR ranks(...) COMMAND" in done.stdout
-    assert "Answers are grouped" in done.stdout
+    assert "Equal answers are shown once" in done.stdout
     assert "no command 'ls'; did you mean" in done.stdout
     assert done.returncode == 1
 

@@ -68,7 +68,7 @@ def tired() -> ActorMesh[Tired]:
         ("list bloked", "did you mean 'blocked'"),
         ("break test_hints.py", "the line is missing; expected test_hints.py:LINE"),
         ("break test_hint.py:3", "did you mean test_hints.py?"),
-        ("break tempfil.py:3", "pending: nothing like that is loaded there yet; it is set when it is"),
+        ("break tempfil.py:3", "pending: not loaded yet; the breakpoint is set when this code is loaded"),
         ("break test_hints.py:3, rank ==", "invalid syntax\n  rank ==\n         ^"),
         ("p tired rank(1) self.config", "did you mean ranks(1) self.config?"),
         ("p tired nothing", "for locals: interrupt tired"),

@@ -138,7 +138,7 @@ def test_nothing_runs_there() -> None:
     with person() as me:
         assert me("interrupt worker") == (
             "2 ranks of worker (0-1): no endpoint runs there now\n"
-            "nothing was stopped; break FILE:LINE stops a rank when it comes there\n"
+            "no rank was stopped; break FILE:LINE stops a rank when it reaches that line\n"
         )
         assert not me.ok
         assert me("continue") == "nothing is stopped\n"

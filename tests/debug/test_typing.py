@@ -120,7 +120,7 @@ def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:
         me.sees(
             "[0-2,4-7]\n> ",
             f"waits.py({line_of('stepped')})slow()",
-            "waiting for 3: this command waits for them no longer",
+            "waiting for 3: this command does not wait any longer",
             PROMPT,
         )
         me.types("cast w ranks(:) p 1")

@@ -100,9 +100,9 @@ def test_a_person_at_the_prompt() -> None:
         ("", "", 0),
         ("env '", "is not a valid command: No closing quotation", 2),
         ("sh -c 'echo no route to host >&2; exit 255'", "has ended, with exit status 255, before meshrt answered", 1),
-        ("sh -c 'exec env -i PATH=/nowhere /bin/sh'", "there is no meshrt: none of", 1),
-        ("yes", "prints other things than what meshrt says there", 1),
-        ("sh -c 'echo meshrt tunnel 0.0.0; cat >/dev/null'", "meshrt 0.0.0 is there, and ", 1),
+        ("sh -c 'exec env -i PATH=/nowhere /bin/sh'", "meshrt was not found: not in", 1),
+        ("yes", "prints other output than that of meshrt", 1),
+        ("sh -c 'echo meshrt tunnel 0.0.0; cat >/dev/null'", "that machine has meshrt 0.0.0, and this one ", 1),
     ],
 )
 def test_what_leads_nowhere_says_why(via: str, why: str, code: int) -> None:
@@ -121,7 +121,7 @@ def test_what_leads_nowhere_says_why(via: str, why: str, code: int) -> None:
 
 def test_a_terminal_on_the_way_is_refused() -> None:
     on_terminal = shlex.join([sys.executable, "-c", "import pty; pty.spawn(['sh'])"])
-    assert "makes a terminal there" in meshrt("ps", via=on_terminal, code=2)
+    assert "allocates a terminal there" in meshrt("ps", via=on_terminal, code=2)
 
 
 def test_files_of_this_machine_are_not_opened_via_another() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # start-up: a command of the shell needs no prompt
 __all__ = ["ANSWERS", "DIFF", "VERBOSE", "Prompt", "plain", "told"]
 
 #: Options of commands that show the answers of many ranks.
-VERBOSE = Option("-v", "show long answers, and many numbers, in full", "verbose")
+VERBOSE = Option("-v, --verbose", "show long answers, and many numbers, in full")
 DIFF = Option("--diff", "show what differs from the answer of this rank", "diff", "RANK", convert=number("a rank"))
 #: What the record of such a command has.
 ANSWERS = {

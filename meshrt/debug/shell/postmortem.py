@@ -15,7 +15,7 @@ def show(given: Arguments) -> int:
     """Run the command. Returns the exit code."""
     if not given["mode"] and not given["modes"]:
         if given["actor"]:
-            raise UsageError(f"{given['actor']!r} does not belong there: an actor follows one of {', '.join(MODES)}")
+            raise UsageError(f"unexpected argument {given['actor']!r}: an actor follows one of {', '.join(MODES)}")
         return postmortem.show(given)
     from meshrt.debug.prompt.entry import run_in_shell  # start-up: a report needs no prompt
 

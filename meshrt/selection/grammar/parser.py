@@ -85,7 +85,7 @@ class _Parser(Cursor):
         while self.accept(joint):
             parts.append(self._conjunction())
         if self.token.kind in (",", "|"):
-            problem = "a comma and | are mixed: which of them binds tighter?"
+            problem = "a comma and | are mixed without parentheses"
             raise self.error(problem, ("parentheses around one of the two lists",))
         return disjunction(parts) if joint == "|" else self._list(parts)
 
@@ -96,8 +96,8 @@ class _Parser(Cursor):
         for part in parts:
             if not isinstance(part, RankSet):
                 odd = part if isinstance(parts[0], RankSet) else numbers[0]
-                problem = "a comma joins either rank numbers or conditions, not one with the other"
-                raise complain(problem, self.text, odd.span, ("& for what both have", "| for what either has"))
+                problem = "a comma joins rank numbers or conditions, but not both"
+                raise complain(problem, self.text, odd.span, ("& for ranks in both", "| for ranks in either"))
         items = tuple(item for part in numbers for item in part.items)
         return RankSet(items, span=(parts[0].span[0], parts[-1].span[1]))
 
@@ -235,7 +235,7 @@ class _Parser(Cursor):
         token = self.token
         if token.kind == "number" and token.start == self.previous_end and token.value.startswith("-"):
             last = self._integer(token.value[1:], (token.start + 1, token.end))
-            problem = "a range is written with a colon, and its end does not belong to it"
+            problem = "a range is written with a colon, and its end is exclusive"
             raise complain(problem, self.text, (start, token.end), (f"{first}:{last + 1}",))
 
     def unexpected(self, expected: Sequence[str]) -> SelectionError:

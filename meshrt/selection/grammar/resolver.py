@@ -173,7 +173,9 @@ class _Resolver:
     def _known(self, what: str, span: Span) -> RankFacts:
         if self._facts is None:
             expected = ("rank numbers", "dimensions such as hosts=0")
-            raise complain(f"{what} is not known here; only a running mesh can tell", self._text, span, expected)
+            raise complain(
+                f"{what} is not known here: only a running mesh has this information", self._text, span, expected
+            )
         return self._facts
 
 

@@ -87,7 +87,7 @@ def test_options_may_be_anywhere_among_words(line: str, arguments: tuple[Any, ..
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("show bg trainer", "'trainer' does not belong there"),
+        ("show bg trainer", "unexpected argument 'trainer'"),
         ("show trainer 3", "ranks are written ranks(3)"),
         ("show -n x", "'x' is not a valid number of rows"),
         ("show -n", "argument -n/--number: expected one argument"),
@@ -227,7 +227,7 @@ def test_lines_of_several_threads_do_not_meet_in_a_parser() -> None:
         ("meshrt show big", "at this prompt commands are typed without meshrt: show big"),
         ("halt --foo", "no option '--foo'"),
         ("halt a.py:3 ranks(", "the text ends too early"),
-        ("halt a.py:3 ranks(0) x", "'x' does not belong there"),
+        ("halt a.py:3 ranks(0) x", "unexpected argument 'x'"),
     ],
 )
 def test_what_is_typed_at_the_wrong_place_is_named(line: str, problem: str) -> None:

@@ -15,6 +15,6 @@ def test_what_is_told() -> None:
         "once": True, "goes": 0, "actor": "trainer", "place": "a.py:3", "condition": "x > 1", "ranks": "ranks(0:3)",
     }  # fmt: skip
     assert lines[0].startswith("breakpoint 7  a.py:3 on all once")
-    assert "pending: nothing like that is loaded there yet (did you mean b.py?)" in lines[1]
+    assert "pending: not loaded yet (did you mean b.py?)" in lines[1]
     assert lines[2].endswith("no such line") and lines[3] == "it costs much"
     assert prompt.breaks == {7}

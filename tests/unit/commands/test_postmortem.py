@@ -14,7 +14,7 @@ from tests.unit.commands.prompts import refused
         ("postmortem on trainer --list", "a report cannot be combined with a mode"),
         ("postmortem on trainer", ""),
         ("postmortem 4711 --ranks 3", ""),
-        ("postmortem 4711 trainer more", "'trainer' does not belong there"),
+        ("postmortem 4711 trainer more", "unexpected argument 'trainer'"),
     ],
 )
 def test_what_is_refused(line: str, why: str) -> None:

@@ -32,7 +32,7 @@ def test_example(text: str, ranks: str) -> None:
 
 @pytest.mark.parametrize("text", RUNNING)
 def test_running_example(text: str) -> None:
-    with pytest.raises(SelectionError, match="only a running mesh can tell"):
+    with pytest.raises(SelectionError, match="only a running mesh has this information"):
         resolve(parse(text), MESH)
 
 

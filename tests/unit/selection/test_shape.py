@@ -76,7 +76,7 @@ def test_at_select_and_index() -> None:
         (lambda: SHAPE.coordinates(-1), ValueError, "value -1"),
         (lambda: SHAPE.coordinates("x"), TypeError, "integer"),  # type: ignore[arg-type]
         (lambda: SHAPE.point(8), ValueError, "value 8"),
-        (lambda: Shape(["a"], SHAPE.ndslice), ValueError, "as many labels as dimensions"),
+        (lambda: Shape(["a"], SHAPE.ndslice), ValueError, "expected one label for each dimension"),
         (lambda: Shape(["a", "a"], SHAPE.ndslice), ValueError, "Duplicate dimension name 'a'"),
         (lambda: Shape(["a", "b c"], SHAPE.ndslice), ValueError, "'b c'"),
         (lambda: Shape("ab", SHAPE.ndslice), TypeError, "sequence of names"),

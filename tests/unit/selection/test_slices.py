@@ -74,7 +74,7 @@ def test_legal(sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("offset", "sizes", "strides", "error", "text"),
     [
-        (0, (2,), (1, 2), ValueError, "as many strides as sizes"),
+        (0, (2,), (1, 2), ValueError, "expected one stride for each size"),
         (0, (2,), (0,), ValueError, "same value twice"),
         (0, (2, 2), (1, 1), ValueError, "same value twice"),
         (0, (4, 2), (1, 3), ValueError, "same value twice"),

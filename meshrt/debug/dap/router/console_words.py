@@ -10,28 +10,28 @@ from meshrt.errors import UsageError
 
 __all__ = ["OWN", "REQUESTS", "check", "console_help"]
 
-_HERE = (ranks("of those that the IDE has"),)
+_HERE = (ranks("only these of the ranks that the IDE has"),)
 #: Those of pdb, and what an IDE has a button for.
 OWN: AnyTable = Table(
     (
         Command("n", "step ranks that are stopped in the IDE, over calls", arguments=_HERE, aliases=("next",)),
-        Command("s", "step them into a call", arguments=_HERE, aliases=("step",)),
-        Command("r", "step them out of their function", arguments=_HERE, aliases=("return",)),
+        Command("s", "step ranks that are stopped in the IDE, into a call", arguments=_HERE, aliases=("step",)),
+        Command("r", "step ranks that are stopped in the IDE, out of a function", arguments=_HERE, aliases=("return",)),
         Command(
             "c",
-            "resume them, and take back a pause that has not stopped anything yet",
+            "resume ranks that are stopped in the IDE, and cancel a pause that has not taken effect yet",
             arguments=_HERE,
             aliases=("cont", "continue"),
             details=(
-                "With an actor, `continue ACTOR [ranks(...)]`, or while nothing is stopped in the IDE: the ranks at "
-                "prompts."
+                "With an actor, `continue ACTOR [ranks(...)]`, or while no rank is stopped in the IDE, it resumes "
+                "ranks that are stopped at prompts."
             ),
         ),
         Command(
             "pause",
-            "stop ranks that the IDE has where they are",
+            "stop running ranks of the IDE where they are",
             arguments=_HERE,
-            details="What they evaluate meanwhile is interrupted.",
+            details="An expression that such a rank evaluates is interrupted.",
         ),
     )
 )
@@ -40,8 +40,8 @@ REQUESTS = {"n": "next", "s": "stepIn", "r": "stepOut", "c": "continue", "pause"
 #: Commands of the prompt: those for ranks that the IDE does not have, and those that are not valid here.
 _OUTSIDE = ("attach", "interrupt")
 _NOT_HERE = {
-    "wait": "wait is for the prompt: an IDE shows what stops, and this console would run no other line meanwhile",
-    "quit": "quit is for the prompt: this console ends with its session, which Disconnect leaves",
+    "wait": "wait is for the prompt: an IDE shows which ranks stop, and this console could run no other line meanwhile",
+    "quit": "quit is for the prompt: this console ends with the debug session; Disconnect ends the session",
 }
 
 
@@ -58,9 +58,7 @@ def console_help(topic: str = "") -> str:
         return OWN.help(topic, Offer.CONSOLE)
     check(topic)
     if is_pdb_word(topic):
-        raise UsageError(
-            f"{topic!r} is a command of pdb: for a rank that is stopped at a prompt, once you attach to it"
-        )
+        raise UsageError(f"{topic!r} is a command of pdb: it works at the prompt of a stopped rank, after `attach`")
     if topic:
         return COMMANDS.help(topic, Offer.CONSOLE)
     shown = [command for command in COMMANDS.offered(Offer.CONSOLE) if OWN.get(command.name) is None]

@@ -78,9 +78,9 @@ def test_help_lists_what_can_be_typed_here(monkeypatch: pytest.MonkeyPatch) -> N
             assert (await made.run(f"help {word}")).startswith(word)
         assert "also: cont, continue" in await made.run("? continue")
         for line, why in (
-            ("q", "this console ends with its session"),
+            ("q", "this console ends with the debug session"),
             ("help wait", "wait is for the prompt"),
-            ("help u", "command of pdb: for a rank that is stopped at a prompt"),
+            ("help u", "command of pdb: it works at the prompt of a stopped rank"),
             ("help whre", "'where'"),
         ):
             with pytest.raises(MeshError, match=why):
