@@ -101,18 +101,18 @@ def _type_and_see(me: Screen, line: str, text: str) -> bool:
     return text in me.sees(line, PROMPT)
 
 
-def test_one_computes_nonsense(tmp_path: Path) -> None:
+def test_one_rank_computes_wrong_values(tmp_path: Path) -> None:
     with training("wrong", tmp_path) as program, debugger(program) as me:
         me.types("p trainer self.loss")
         me.sees("[6]", PROMPT)
-        shows(me, "### One computes", "p --diff 0 trainer self.config")
+        shows(me, "### One rank computes", "p --diff 0 trainer self.config")
         me.types("break training.py:51, self.weight < 0.1 ranks(6)")
         me.sees("breakpoint 1  training.py:51, self.weight < 0.1 on ranks(6)", PROMPT)
-        shows(me, "### One computes", "wait trainer ranks(6)")
+        shows(me, "### One rank computes", "wait trainer ranks(6)")
         me.types("cast trainer ranks(6) p number > 0, gradient > 0")
         me.sees("[6] (True, True)", PROMPT)
-        shows(me, "### One computes", "clear 1")
-        shows(me, "### One computes", "continue")
+        shows(me, "### One rank computes", "clear 1")
+        shows(me, "### One rank computes", "continue")
 
 
 @pytest.mark.slow
