@@ -235,7 +235,7 @@ class _Parsing:
             case Kind.CONDITION if RANKS.match(text):
                 raise self._damaged_ranks(begin)
             case Kind.CONDITION if text and not begins_with_comma:
-                raise UsageError("a condition follows a comma")
+                raise UsageError("a comma must precede the condition")
             case Kind.CONDITION:
                 return text[1:].strip()
             case Kind.RANK if not text and self._words[-1].isdigit():
@@ -245,7 +245,7 @@ class _Parsing:
                     f"{text!r} is not a valid rank: a number as `list` shows it, or coordinates as in hosts=3,gpus=1"
                 )
             case Kind.VARIABLE if match := _OPTION_BEHIND.search(text):
-                raise UsageError(f"options such as {match[1]} come directly behind the command")
+                raise UsageError(f"options such as {match[1]} must directly follow the command")
             case Kind.VARIABLE if text and not _VARIABLE.match(text):
                 raise self._misplaced(text)
             case Kind.EXPRESSION if text and not is_expression(text):
@@ -283,9 +283,9 @@ class _Parsing:
     def _refuse_slip(self, text: str) -> None:
         """Raise UsageError if an expression, which is not valid Python, looks like misplaced options or ranks."""
         if re.match(r"-(-diff|-verbose|v)\b", text):
-            raise UsageError("options come directly behind the command")
+            raise UsageError("options must directly follow the command")
         if "--ranks" not in self._words and re.match(r"\d+\s+[\w(]", text):
-            raise UsageError(f"ranks are written ranks({text.split()[0]})")
+            raise UsageError(f"write ranks as ranks({text.split()[0]})")
         if "--ranks" not in self._words and re.match(r"rank\s*\([^)]*\)\s*[\w\"'([{]", text):
             raise UsageError(f"did you mean ranks{text[4:]}?")
 
@@ -332,10 +332,10 @@ class _Parsing:
         if re.match(r"--?\w", text):
             words = [word for each in self._options for word in each.words.split(", ")]
             words += ["--ranks"] * self._has_ranks
-            there = f"; there are: {', '.join(words)}" if words else "; this command has no options"
+            there = f"; expected one of {', '.join(words)}" if words else "; this command has no options"
             return UsageError(f"no option {text!r}{selection.near_miss(text, words) or there}")
         if self._has_ranks and not has_ranks and re.fullmatch(r"[\d:,]+", text) and _is_selection(f"ranks({text})"):
-            return UsageError(f"ranks are written ranks({text})")
+            return UsageError(f"write ranks as ranks({text})")
         return UsageError(f"unexpected argument {text!r}")
 
 

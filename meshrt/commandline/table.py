@@ -77,7 +77,7 @@ class Table(Generic[C]):
         if command is not None and Offer.SHELL in command.offer:
             raise UsageError(f"{word!r} is a command of the shell: meshrt {command.name}")
         names = [each.name for each in self.offered(offer)]
-        near = selection.near_miss(word, names) or f"; there are: {', '.join(names)}"
+        near = selection.near_miss(word, names) or f"; expected one of {', '.join(names)}"
         raise UsageError(f"no command {word!r}{near}")
 
     def parse(self, text: str, offer: Offer) -> Invocation[C]:
@@ -93,7 +93,7 @@ class Table(Generic[C]):
             raise UsageError(f"at this prompt commands are typed without meshrt: {line.left}")
         command = self.find(word, offer)
         if command.meant(line.left.split()) is not command:
-            why = "the actor is missing" if line.peek().isdecimal() else "this is not for a prompt"
+            why = "the actor is missing" if line.peek().isdecimal() else "this form is not available at a prompt"
             raise UsageError(f"{why}; in a shell it accepts processes that are not ranks: meshrt {line.text.strip()}")
         return Invocation(command, arguments_of(command, line, offer), offer)
 
@@ -111,7 +111,7 @@ class Table(Generic[C]):
 
         if topic:
             return help_of(self.find(topic, offer), offer)
-        return "\n".join([*overview(self.offered(offer)), "`help COMMAND` shows how one is written"])
+        return "\n".join([*overview(self.offered(offer)), "`help COMMAND` shows the usage of a command"])
 
 
 #: A table, whatever its commands may use when they run.

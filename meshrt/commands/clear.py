@@ -25,7 +25,7 @@ def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
         if count and not agreed(
             prompt.terminal, f"delete all {count} breakpoints?" if count > 1 else "delete the breakpoint?"
         ):
-            return Outcome("not deleted; clear NUMBER deletes one, clear all deletes all")
+            return Outcome("not deleted; `clear NUMBER` deletes one breakpoint, `clear all` deletes all")
     cleared = prompt.client.ask(Clear(ids))
     text = "\n".join(f"deleted {breakpoints([row], {})}" for row in cleared.breaks)
     return Outcome(text or "no breakpoints are set", plain(cleared))

@@ -21,11 +21,11 @@ _NAMES = tuple(each.name for each in COLUMNS)
 def _check(given: Values) -> None:
     """Raise UsageError for options that cannot be combined."""
     if given["json"] and not given["once"]:
-        raise UsageError("--json writes one object; expected --once beside it")
+        raise UsageError("--json writes one object and needs --once")
     if given["once"] and given["serve"]:
         raise UsageError("--once cannot be combined with --serve")
     if not given["serve"] and (given["host"] is not None or given["port"] is not None):
-        raise UsageError("--host and --port are for a browser; expected --serve beside them")
+        raise UsageError("--host and --port are for a browser and need --serve")
     if given["host"] is not None and _all_interfaces(given["host"]):
         raise UsageError(f"--host {given['host']!r}: expected one address of this machine, not all of them")
     if given["port"] is not None and not 0 < given["port"] < 65536:

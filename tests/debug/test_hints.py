@@ -62,8 +62,8 @@ def tired() -> ActorMesh[Tired]:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("interrupt tired 1", "ranks are written ranks(1)"),
-        ("logs tired 0:2", "ranks are written ranks(0:2)"),
+        ("interrupt tired 1", "write ranks as ranks(1)"),
+        ("logs tired 0:2", "write ranks as ranks(0:2)"),
         ("attach 1", "the actor is missing"),
         ("list bloked", "did you mean 'blocked'"),
         ("break test_hints.py", "the line is missing; expected test_hints.py:LINE"),
@@ -73,7 +73,7 @@ def tired() -> ActorMesh[Tired]:
         ("p tired rank(1) self.config", "did you mean ranks(1) self.config?"),
         ("p tired nothing", "for locals: interrupt tired"),
         ("p tired ranks(1) nothing", "for locals: interrupt tired ranks(1)"),
-        ("vars self.config -n 2", "options such as -n come directly behind the command; usage: vars"),
+        ("vars self.config -n 2", "options such as -n must directly follow the command; usage: vars"),
         ("detach", "no rank is attached"),
         ("lst", "did you mean 'list'"),
         ("attach tired/Nobody 1", "tired/Nobody rank 1 is not stopped"),

@@ -176,9 +176,9 @@ def test_one_table_and_one_object_without_textual() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--json",), "expected --once beside it"),
+        (("--json",), "needs --once"),
         (("--once", "--serve"), "--once cannot be combined with --serve"),
-        (("--once", "--port", "1"), "expected --serve beside them"),
+        (("--once", "--port", "1"), "need --serve"),
         (("--serve", "--port", "0"), "from 1 to 65535"),
         (("--serve", "--host", "::"), "expected one address of this machine, not all of them"),
         (("--once", "--ranks", "n="), "expected"),

@@ -66,7 +66,7 @@ def test_an_unknown_word_names_what_is_near() -> None:
     for word, offer, said in (
         ("staus", Offer.PROMPT, "did you mean 'status'?"),
         ("top", Offer.PROMPT, "'top' is a command of the shell: meshrt top"),
-        ("quti", Offer.SHELL, "there are: attach, "),
+        ("quti", Offer.SHELL, "expected one of attach, "),
         ("__init__", Offer.SHELL, "no command '__init__'"),
         ("break_", Offer.SHELL, "did you mean 'break'?"),
     ):

@@ -10,9 +10,9 @@ from tests.unit.commands.prompts import refused
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("top --json", "expected --once beside it"),
+        ("top --json", "needs --once"),
         ("top --once --serve", "--once cannot be combined with --serve"),
-        ("top --port 1", "expected --serve beside them"),
+        ("top --port 1", "need --serve"),
         ("top --serve --host 0.0.0.0", "expected one address of this machine"),
         ("top --serve --port 0", "from 1 to 65535"),
         ("top --sort cpuu", "did you mean 'cpu'?"),

@@ -11,10 +11,10 @@ from tests.unit.commands.prompts import refused
     ("line", "why"),
     [
         ("vars --by callsite", "memory --by callsite"),
-        ("vars self.x -n 2", "options such as -n come directly behind the command"),
+        ("vars self.x -n 2", "options such as -n must directly follow the command"),
         ("vars --sort size trainer self.x['a b'] ranks(3)", ""),
         ("vars trainer -n 2 self.x", ""),
-        ("vars trainer 3", "ranks are written ranks(3)"),
+        ("vars trainer 3", "write ranks as ranks(3)"),
     ],
 )
 def test_what_is_refused(line: str, why: str) -> None:

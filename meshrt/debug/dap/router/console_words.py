@@ -65,4 +65,4 @@ def console_help(topic: str = "") -> str:
     lines = ["ranks that the IDE has, all or some of them:", *overview(OWN.all())]
     lines += ["all ranks:", *overview(each for each in shown if each.name not in _OUTSIDE)]
     lines += ["ranks that the IDE does not have:", *overview(each for each in shown if each.name in _OUTSIDE)]
-    return "\n".join([*lines, "`help WORD` shows how one is written"])
+    return "\n".join([*lines, "`help WORD` shows the usage of a command"])
