@@ -52,7 +52,9 @@ def test_lines_for_the_mesh() -> None:
     with router() as served, served.ide() as ide:
         ranks = ide.children(3)
         one = ranks[1]
-        assert outputs(ide.root, "console")[0].startswith("meshrt: 3 ranks; this console is for all of them: where")
+        assert outputs(ide.root, "console")[0].startswith(
+            "meshrt: 3 ranks; this console runs commands for all of them: where"
+        )
         ide.set_breakpoints(SOURCE, [line("after")])
         call = trainer.step.call(5)
         ide.stopped(3)
@@ -88,8 +90,8 @@ def test_lines_for_the_mesh() -> None:
 
         # A pause that finds nothing to stop is taken back.
         assert one.evaluate("mesh pause", frame=0) == "ranks 0-2: asked to pause"
-        assert one.evaluate("mesh c", frame=0) == "ranks 0-2: not to pause any more"
-        assert one.evaluate("mesh c", frame=0) != "ranks 0-2: not to pause any more"
+        assert one.evaluate("mesh c", frame=0) == "ranks 0-2: pause cancelled"
+        assert one.evaluate("mesh c", frame=0) != "ranks 0-2: pause cancelled"
         assert set(trainer.turns.call(3).get(WAIT).values()) == {3} and not any(rank.stop for rank in ranks)
         # To let go on what runs already is no mistake.
         assert one.client.request("continue", threadId=1) == {"allThreadsContinued": True}
@@ -105,12 +107,12 @@ def test_lines_for_the_mesh() -> None:
             session.wait_over()
         call.get(WAIT)
         late = Session(ide, served.address, one.configuration)
-        with pytest.raises(RequestFailed, match="which has announced this one, is over"):
+        with pytest.raises(RequestFailed, match="the session of the mesh that announced this session has ended"):
             late.attach()
         with served.ide(meshRanks="ranks(1:3)") as another:
             another.children(2)
             # A second window is told once, by its own session, and gets what is left.
-            with pytest.raises(RequestFailed, match=r"ranks 1-2: another window has them, .*; meshRanks chooses"):
+            with pytest.raises(RequestFailed, match=r"ranks 1-2: another window is attached, .*; meshRanks chooses"):
                 served.ide(meshRanks="ranks(1:)").attach()
             with served.ide() as second:
                 assert [rank.name for rank in second.children(1)] == ["gpus=0 (rank 0)"]

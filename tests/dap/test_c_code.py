@@ -73,7 +73,7 @@ def test_ranks_as_threads(fifo: Path) -> None:
         holds = held(second, fifo, on=True)
         ide.set_breakpoints(SOURCE, [AFTER])
         (point,) = root.breakpoints[SOURCE]
-        assert point["verified"] and point["message"] == "no answer yet of rank 1"
+        assert point["verified"] and point["message"] == "no answer yet from rank 1"
         call = first.step.call_one(1)
         assert root.client.wait_event("stopped")["hitBreakpointIds"] == [point["id"]]
         root.pause(other)

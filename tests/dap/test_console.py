@@ -34,7 +34,7 @@ def test_lines() -> None:
         # Nobody stands: lines are the debugger's, and reach ranks that the IDE does not have.
         assert say("p trainer self.rank * 2").splitlines()[-3:] and "4" in say("p trainer self.rank * 2")
         assert "3 ranks" in say("where") and "3 ranks" in say("mesh where")
-        assert say("n") == "nothing is stopped in the IDE"
+        assert say("n") == "no rank is stopped in the IDE"
         assert ide.root.threads() == [{"id": 1, "name": "mesh: 2 ranks, 0 stopped"}]
 
         ide.set_breakpoints(SOURCE, [marked_line(SOURCE, "step")])
@@ -57,7 +57,7 @@ def test_lines() -> None:
         assert ranks[0].stack()[0]["line"] == AFTER
         assert say("n ranks(1)") == "rank 1: stepping"
         ide.wait_for(lambda: ranks[1].stop and ranks[1].stop["reason"] == "step", "the step")
-        assert say("c") == "ranks 0-1: going on"
+        assert say("c") == "ranks 0-1: continuing"
         assert set(call.get(WAIT).values()) == {1}
 
         # All that the IDE has are paused at once.
@@ -65,7 +65,7 @@ def test_lines() -> None:
         call = trainer.wait.call("recv")
         assert say("pause") == "ranks 0-1: asked to pause"
         ide.stopped(2)
-        assert say("pause") == "nothing runs that the IDE has"
+        assert say("pause") == "no attached rank is running"
 
         for line, complaint in (
             ("wher", "wher"),
@@ -74,12 +74,12 @@ def test_lines() -> None:
             ("n ranks(9)", "9"),
             ("p trainr 1", "trainr"),
             ("cast trainer", "cast"),
-            ("wait trainer", "wait is for the prompt"),
+            ("wait trainer", "wait works only at the prompt"),
         ):
             with pytest.raises(RequestFailed) as caught:
                 say(line)
             assert complaint in caught.value.message, line
-        with pytest.raises(RequestFailed, match="choose that of a rank"):
+        with pytest.raises(RequestFailed, match="choose the session of a rank"):
             ide.root.client.request("evaluate", expression="x", context="hover")
         with pytest.raises(RequestFailed, match="next is for the session of a rank"):
             ide.root.client.request("next", threadId=1)
@@ -94,7 +94,7 @@ def test_a_breakpoint_that_is_typed_goes_with_the_ide() -> None:
         with served.ide(meshRanks="0") as ide:
             (rank,) = ide.children(1)
             said = rank.evaluate(f"mesh break debugged.py:{AFTER}")
-            assert "until the IDE of process" in said and "stop at the breakpoints of the editor" in said
+            assert "until the IDE of process" in said and "stop only at breakpoints of the editor" in said
             # It is the debugger's: one that the IDE has runs through.
             call = trainer.step.call(1)
             prompt.wait("trainer", "ranks(1)")
@@ -104,6 +104,6 @@ def test_a_breakpoint_that_is_typed_goes_with_the_ide() -> None:
             rank.disconnect()
             assert trainer.slice(gpus=0).step.call_one(1).get(WAIT) == 2
             told = prompt("breaks")
-            assert "until the IDE of process" in told and "leaves, which has left [0]" in told
+            assert "until the IDE of process" in told and "detaches, which detached from [0]" in told
             ide.disconnect()
         prompt.until("breaks", "no breakpoints are set")

@@ -135,7 +135,7 @@ for _ in range(2):
     try:
         Engine()
     except MeshError as error:
-        assert "is not as this meshrt knows it (" in str(error) and "InternalThreadCommand" in str(error), error
+        assert "is not compatible with this meshrt (" in str(error) and "InternalThreadCommand" in str(error), error
         assert str(error).endswith(" -m pip install debugpy==1.8.22"), error
     else:
         sys.exit("it was as it is known")

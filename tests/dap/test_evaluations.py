@@ -161,7 +161,7 @@ def test_the_rank_is_given_back(begun: Begun) -> None:
             assert rank.stack()[0]["line"] == STEP + 1
             ide.continue_all()
             assert call.get(WAIT) == 1
-            assert "is interrupted, as it has not ended" in rank.client.output
+            assert "the running evaluation is interrupted" in rank.client.output
 
             # Of a rank that runs: what is asked of no stack frame has a thread of its own.
             answer = begun(rank, ENDLESS["loop"], None)

@@ -124,13 +124,13 @@ def test_an_ide_is_lost() -> None:
             call = trainer.stop_here.call()
             ide.stopped(2)
         with person() as prompt:
-            gone = ["in an IDE that is gone, until one attaches"] * 2
+            gone = ["in an IDE that has disconnected, until an IDE attaches"] * 2
             wait_until(lambda: [row["note"] for row in prompt.rows()] == gone, WAIT)
             assert "continue trainer ranks(0) resumes it without an IDE" in prompt("attach trainer 0")
             shown = prompt("interrupt trainer ranks(0)")
-            assert "an IDE that has disconnected has left it; continue resumes it" in shown
+            assert "the rank is stopped in an IDE that has disconnected; continue resumes the rank" in shown
             told = prompt("continue trainer ranks(0)")
-            assert told == "rank 0 of trainer: asked to resume (it was stopped in an IDE that has disconnected)\n"
+            assert told == "rank 0 of trainer: asked to resume (the rank was stopped in an IDE that has disconnected)\n"
             # It is nobody's: breakpoints of the prompt stop it, while the other one stands on.
             wait_until(lambda: "IDE" not in prompt(f"break trainer debugged.py:{STEP} ranks(0)"), WAIT)
             assert [row["note"] for row in prompt.rows()] == gone[:1]
@@ -173,7 +173,7 @@ def test_an_ide_is_lost() -> None:
 
             # Another IDE gets none of them meanwhile, and is told who has them.
             with router() as second:
-                theirs = f"ranks 0-1: another window has them, through the IDE of process {served.process.pid}"
+                theirs = f"ranks 0-1: another window is attached, through the IDE of process {served.process.pid}"
                 with pytest.raises(RequestFailed, match=theirs), second.ide():
                     pass
 

@@ -80,7 +80,7 @@ def test_a_port_that_another_user_has(tmp_path: Path, capsys: pytest.CaptureFixt
         assert f"by another user (uid {NOBODY}): attach no IDE to it" in capsys.readouterr().err
         assert (tmp_path / ".vscode" / "launch.json").read_bytes() == written
 
-    refused = f"an IDE was refused: it is a process of another user (uid {NOBODY})"
+    refused = f"an IDE was refused: the peer is a process of another user (uid {NOBODY})"
     with router(complaint=refused) as served:
         port = served.configuration["connect"]["port"]
         # Another user is told nothing, whatever it knows.
@@ -88,7 +88,7 @@ def test_a_port_that_another_user_has(tmp_path: Path, capsys: pytest.CaptureFixt
             assert attached_by_another_user(port, token) in NOTHING
         # Nor has the token a use for a process of the user's, as one behind a tunnel is.
         client = Client(served.address)
-        with pytest.raises(RequestFailed, match="meshToken is not that of this meshrt dap"):
+        with pytest.raises(RequestFailed, match="meshToken is not the token of this meshrt dap"):
             client.request("attach", meshToken=learnt)
         client.close()
 

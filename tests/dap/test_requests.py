@@ -68,7 +68,7 @@ def test_one_rank() -> None:
         assert {each["name"] for each in ask("modules")["modules"]} >= {"tests.dap.debugged"}
 
         # What makes no sense is refused, and ends nothing.
-        with pytest.raises(RequestFailed, match="expected a connection of its own for each session"):
+        with pytest.raises(RequestFailed, match="each session needs its own connection"):
             ask("attach", **rank.configuration)
         with pytest.raises(RequestFailed, match="setBreakpoints: its arguments are not valid for debugpy's engine"):
             ask("setBreakpoints", source={"path": 5}, breakpoints=[{"line": 1}])
@@ -88,7 +88,9 @@ def test_a_pause_while_an_endpoint_awaits() -> None:
         call = trainer.sleep.call_one()
         wait_until(lambda: trainer.sleeps.call_one().get(WAIT), WAIT)
         rank.pause(1)
-        rank.client.wait_event("output", lambda body: "sleep() of trainer is in C code, or awaits" in body["output"])
+        rank.client.wait_event(
+            "output", lambda body: "sleep() of trainer is in C code or in an await" in body["output"]
+        )
         assert rank.stop is None
         # The loop is not kept from its work; the first line of Python that runs on it is where the rank stands.
         woken = trainer.wake.call_one()

@@ -90,7 +90,7 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert root.evaluate("mesh n ranks(0:2)", frame=0) == "ranks 0-1: stepping"
         shows(("2 ranks: step", True), ("2 ranks: breakpoint", False))
         left = next(row["id"] for row in root.threads() if row["name"].startswith("2 ranks 2-3"))
-        assert root.evaluate("mesh c ranks(0)", frame=0) == "rank 0: going on"
+        assert root.evaluate("mesh c ranks(0)", frame=0) == "rank 0: continuing"
         shows(("rank 1: step", False))
         assert [row["name"].partition(" at ")[0] for row in root.threads()] == [
             "2 ranks 2-3",
@@ -131,4 +131,4 @@ def test_a_program_named_last_is_told_where_it_belongs() -> None:
     # The folder is optional: what stands behind --write-launch-json is one.
     done = run_python("-m", "meshrt", "dap", "--write-launch-json", "4711")
     assert done.returncode == 2
-    assert "there is no folder 4711; a program is named first: meshrt dap RUN --write-launch-json" in done.stderr
+    assert "there is no folder 4711; the program comes first: meshrt dap RUN --write-launch-json" in done.stderr

@@ -219,7 +219,7 @@ def test_pauses() -> None:
 
             # What waits for a message, or awaits, has no line to stop at; that is said, and the next line is it.
             rank.pause(1)
-            rank.client.wait_event("output", lambda body: "not paused yet: no endpoint runs" in body["output"])
+            rank.client.wait_event("output", lambda body: "not paused yet: no endpoint is running" in body["output"])
             call = trainer.step.call_one(1)
             ide.stopped()
             ide.continue_all()

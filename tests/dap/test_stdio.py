@@ -95,7 +95,7 @@ def test_the_program_is_told_or_asked_for() -> None:
     trainer.initialized.get(WAIT)
     assert "not a meshrt program" in attach(meshRun="4711000")
     assert "no such file" in attach(meshSocket="/nowhere").lower()
-    assert "no mesh, and no actor, is called 'trainr'" in attach(meshName="trainr")
+    assert "no mesh or actor has the name 'trainr'" in attach(meshName="trainr")
     with another_program() as other:
         said = attach()
         assert '"meshRun" in launch.json' in said and str(other.pid) in said and str(os.getpid()) in said
@@ -115,7 +115,7 @@ def test_the_entry_needs_no_program(tmp_path: Path, capsys: pytest.CaptureFixtur
     text = (tmp_path / ".vscode" / "launch.json").read_text()
     assert "meshToken" not in text and "connect" not in text
     for arguments, complaint in (
-        (["--stdio", "--write-launch-json", str(tmp_path), "4711"], '"meshRun" in it names one'),
+        (["--stdio", "--write-launch-json", str(tmp_path), "4711"], '"meshRun" in the entry chooses one'),
         (["--stdio", "--port", "5"], "not allowed with argument"),
         (["--stdio"], "an IDE starts meshrt dap --stdio, with pipes as standard input and output; meshrt dap"),
     ):

@@ -53,15 +53,15 @@ def test_a_port() -> None:
         client.close()
 
         for more, said in (
-            ({}, "meshToken is missing; each start of meshrt dap has a token of its own"),
-            ({"meshToken": token[:-1]}, "meshToken is not that of this meshrt dap; each start"),
+            ({}, "meshToken is missing; each start of meshrt dap makes a new token"),
+            ({"meshToken": token[:-1]}, "meshToken is not the token of this meshrt dap; each start"),
             ({"meshToken": 5}, "meshToken is missing"),
             ({"meshToken": token, "meshRank": ["mesh9", 0]}, "rank 0 was stopped"),
             ({"meshToken": token, "meshRank": 0}, "meshRanks chooses ranks"),
             ({"meshToken": token, "subProcessId": [77]}, r"no rank has the number \[77\]"),
             ({"meshToken": token, "meshView": "rows"}, "'sessions'"),
             ({"meshToken": token, "meshRanks": "ranks(7)"}, "7"),
-            ({"meshToken": token, "meshName": "trainr"}, "no mesh, and no actor, is called 'trainr'; there are"),
+            ({"meshToken": token, "meshName": "trainr"}, "no mesh or actor has the name 'trainr'; there are"),
         ):
             client = Client(served.address)
             with pytest.raises(RequestFailed, match=said):
@@ -81,7 +81,7 @@ def test_a_port() -> None:
             ide.children(1)
             # Where an IDE keeps keys of debugpy alone, a number says which rank is meant.
             client = Client(served.address)
-            with pytest.raises(RequestFailed, match="an IDE is attached to rank 0 already, through another window"):
+            with pytest.raises(RequestFailed, match="an IDE is already attached to rank 0, through another window"):
                 client.request("attach", meshToken=token, subProcessId=1)
             client.close()
 
@@ -119,13 +119,17 @@ def test_a_place_that_cannot_be_had(tmp_path: Path, capsys: pytest.CaptureFixtur
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         for arguments, code, complaint in (
-            (["--socket", "ide", "--write-launch-json"], 2, "launch.json names a port; a unix socket has no entry"),
-            (["--socket", "ide", "--no-serve"], 2, "launch.json names a port; a unix socket has no entry"),
+            (["--socket", "ide", "--write-launch-json"], 2, "an entry of launch.json contains a port"),
+            (["--socket", "ide", "--no-serve"], 2, "an entry of launch.json contains a port"),
             (["--socket", str(tmp_path / "file")], 2, "file is not a socket"),
-            (["--socket", str(tmp_path / "nowhere" / "ide")], 2, "cannot be made: there is no directory"),
-            (["--socket", str(tmp_path / ("x" * 120))], 1, "cannot be listened at: AF_UNIX path too long"),
+            (["--socket", str(tmp_path / "nowhere" / "ide")], 2, "cannot be created: there is no directory"),
+            (["--socket", str(tmp_path / ("x" * 120))], 1, ": AF_UNIX path too long"),
             (["--port", "0", "--write-launch-json", str(tmp_path)], 2, "is not a launch.json (Expecting"),
-            (["--port", str(port)], 1, f"{port} cannot be listened at: Address already in use; --port 0 takes any"),
+            (
+                ["--port", str(port)],
+                1,
+                f"cannot listen at port {port}: Address already in use; --port 0 chooses a free port",
+            ),
         ):
             assert run_words(["dap", str(os.getpid()), *arguments]) == code, arguments
             said = capsys.readouterr()

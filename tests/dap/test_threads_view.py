@@ -83,13 +83,13 @@ def test_four_ranks() -> None:
         assert [line_of(ide, number) for number in numbers] == [AFTER, AFTER, AFTER, STEP]
         with pytest.raises(RequestFailed, match="wher"):
             say("evaluate", expression="wher", context="repl")
-        with pytest.raises(RequestFailed, match=r"this is Python of .*: mesh where"):
+        with pytest.raises(RequestFailed, match=r"this console runs Python on .*: mesh where"):
             say("evaluate", expression="where", context="repl", frameId=tops[3])
-        with pytest.raises(RequestFailed, match="of a stop that is over"):
+        with pytest.raises(RequestFailed, match="this belongs to an earlier stop"):
             say("scopes", frameId=tops[0])
         # Editors go on naming that stack frame in the console.
         assert "4 ranks" in say("evaluate", expression="where", context="repl", frameId=tops[0])["result"]
-        with pytest.raises(RequestFailed, match="there is no thread 999"):
+        with pytest.raises(RequestFailed, match="thread 999 no longer exists"):
             say("stackTrace", threadId=999)
 
         # One goes on alone, or all do.
@@ -104,11 +104,11 @@ def test_four_ranks() -> None:
         # What keeps a rank from answering is interrupted, and it is said of which one.
         top = root.stack(numbers[1])[0]["id"]
         endless = root.client.begin("evaluate", expression="while True: pass", context="repl", frameId=top)
-        said = "rank 1: what is being evaluated is interrupted"
+        said = "rank 1: the running evaluation is interrupted"
         assert root.evaluate("mesh pause ranks(1)", frame=0) == said
         with pytest.raises(RequestFailed, match="KeyboardInterrupt"):
             root.client.result_of(endless, "what does not end")
-        wait_until(lambda: "gpus=1 (rank 1): what is being evaluated is interrupted" in root.client.output, WAIT)
+        wait_until(lambda: "gpus=1 (rank 1): the running evaluation is interrupted" in root.client.output, WAIT)
         late = proc_mesh(n=1, name="late").spawn("other", Debugged)
         wait_until(lambda: any("late" in each["name"] for each in root.threads()), WAIT, "a thread of the late rank")
         other = late.step.call(1)

@@ -66,7 +66,7 @@ def test_a_line_is_hit_each_time_until_it_is_removed(root: Desk, worker: Any) ->
     answer = put(root, at("work"))
     assert states(answer) == {1: "bound"}
     assert answer.breaks[0].line == 0
-    assert ("times as much" in answer.price) is not LATER
+    assert ("times as long" in answer.price) is not LATER
     result = worker.work.call_one(3)
     for turn in range(3):
         stop = root.stopped()
@@ -232,7 +232,7 @@ def test_a_line_without_code(root: Desk, worker: Any) -> None:
     beyond = states(put(root, spec(file=busy.__file__, line=line_of("count") - 2)))[1]
     assert beyond.endswith(f"count begins at line {line_of('count') - 1}") and "is in no function" in beyond
     assert "no code at line 99999" in states(put(root, spec(file="busy.py", line=99999)))[1]
-    assert "outside of every function" in states(put(root, spec(file="busy.py", line=6)))[1]
+    assert "outside all functions" in states(put(root, spec(file="busy.py", line=6)))[1]
     assert states(put(root, spec(file="other.py", line=6))) == {1: "pending"}
 
 

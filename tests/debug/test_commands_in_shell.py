@@ -59,7 +59,7 @@ def test_what_fails_is_told_by_the_exit_code() -> None:
         (("attach", "debugee", "five"), 2, "'five' is not a valid rank"),
         (("list", "stoped"), 2, "did you mean 'stopped'?"),
         (("list", "-p", "1"), 2, "PID 1 is not a meshrt program"),
-        (("where", program.run_id), 2, f"is a program, which is typed as: meshrt where -p {program.run_id}"),
+        (("where", program.run_id), 2, f"is a program, to choose it: meshrt where -p {program.run_id}"),
         (
             ("timeline", program.run_id, "out.json"),
             2,

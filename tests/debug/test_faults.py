@@ -65,13 +65,13 @@ def test_a_rank_killed_while_attached() -> None:
     with attached("debugee", 1) as me:
         os.kill(pids[1], signal.SIGKILL)
         wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
-        assert "debugee 1 is gone: was killed by SIGKILL" in me.terminal.shown
+        assert "debugee 1 has ended: was killed by SIGKILL" in me.terminal.shown
         with pytest.raises(ProcessDied):
             result.get(WAIT)
         assert [row["rank"] for row in me.rows()] == [0, 2]
-        assert "debugee rank 1 is gone: it was killed by SIGKILL" in me("attach debugee 1")
+        assert "debugee rank 1 has ended: it was killed by SIGKILL" in me("attach debugee 1")
         assert me("cast debugee ranks(:) p rank").startswith("[0] 0\n[2] 2\n")
-        assert "gone: 1 (was killed by SIGKILL)" in me("status")
+        assert "ended: 1 (was killed by SIGKILL)" in me("status")
         assert "2 ranks of debugee (0,2): resumed" in me("continue")
 
 
@@ -82,7 +82,7 @@ def test_a_rank_killed_during_a_cast() -> None:
     with person() as me:
         me.wait("debugee")
         answer = me("cast debugee ranks(:) import os; rank != 1 or os.kill(os.getpid(), 9)")
-        assert "rank 1 of debugee: gone (was killed by SIGKILL)" in answer
+        assert "rank 1 of debugee: ended (was killed by SIGKILL)" in answer
         assert "[0,2] True" in answer
 
 
@@ -93,7 +93,7 @@ def test_a_stopped_rank_that_nobody_looks_at_is_announced_when_it_dies() -> None
     with person() as me:
         me.wait("debugee")
         os.kill(pids[0], signal.SIGKILL)
-        me.heard("rank 0 of debugee is gone: was killed by SIGKILL")
+        me.heard("rank 0 of debugee has ended: was killed by SIGKILL")
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_a_rank_that_nobody_looks_at_is_announced_again_and_waits(capfd: pytest.
     wait_until(lambda: len(lines()) >= 2, 90, "a reminder, after 30 s")
     first, again = said
     assert first.startswith("meshrt: rank 0 of debugee stopped at actors.py:"), first
-    assert again.startswith("meshrt: still: rank 0 of debugee stopped at actors.py:"), again
+    assert again.startswith("meshrt: reminder: rank 0 of debugee stopped at actors.py:"), again
     assert all(line.endswith("; python -m meshrt.debug") for line in said), said
     with person() as me:
         me("continue debugee")
@@ -178,7 +178,7 @@ def test_a_second_terminal_is_told_who_holds_a_rank() -> None:
         other("attach --steal debugee 0")
         assert other("p rank") == "0\n"
         wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
-        assert "has taken it over" in me.terminal.shown
+        assert "has taken over the rank" in me.terminal.shown
         other("c")
     assert result.get(WAIT).values() == [20, 21]
 

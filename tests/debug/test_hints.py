@@ -91,7 +91,7 @@ def test_a_rank_that_was_let_go_is_not_attached_to(tired: ActorMesh[Tired]) -> N
         me.wait("tired")
         assert me("interrupt tired") == "2 ranks of tired (0-1): stopped already\n" and me.ok
         me("continue tired ranks(1)")
-        assert "rank 1 runs since it was resumed; to stop it: interrupt tired ranks(1)" in me("attach tired 1")
+        assert "rank 1 was resumed and is running; to stop it: interrupt tired ranks(1)" in me("attach tired 1")
         me.until("list blocked", f"test_hints.py:{line_of('wait')}")
         # What an expression has done is seen by the event loop, which waits for nothing else.
         me.until("p tired ranks(1) self.answer is not None", "[1] True")
@@ -164,7 +164,7 @@ def test_a_name_that_is_not_known_where_a_rank_stands(tired: ActorMesh[Tired]) -
     with person() as me:
         me.wait("tired", "ranks(1)")
         place = f"where the rank is stopped, in measured(), test_hints.py:{line_of('measured')}"
-        known = "self is known 1 up, in measure(): cast ACTOR ranks(...) u 1"
+        known = "self is known in measure(): cast ACTOR ranks(...) u 1"
         assert f"[1] *** NameError: name 'self' is not defined (looked up {place}; {known})\n" in me(
             "p tired self.config"
         )
@@ -194,4 +194,4 @@ def test_dicts_are_compared_item_by_item(tired: ActorMesh[Tired]) -> None:
         tired.slice(gpus=rank).vary.call_one(rank).get(WAIT)
     with person() as me:
         shown = me("p --diff 0 tired self.config")
-        assert "[1] 1 of its items differ" in shown and "'lr': 0.3" in shown and "steps" not in shown.split("[1]")[1]
+        assert "[1] items that differ: 1" in shown and "'lr': 0.3" in shown and "steps" not in shown.split("[1]")[1]

@@ -112,7 +112,7 @@ def test_a_failure_in_the_set_up_and_beside_it() -> None:
     left = proc_mesh(gpus=1, setup=failing_setup, post_mortem=True).spawn("a", Waits)
     with person() as me:
         me.wait("a")
-        assert "stopped on an exception; `c` passes it to the caller: a 0" in me("list")
+        assert "stopped on an exception; `c` passes the exception to the caller: a 0" in me("list")
         me("attach a 0")
         assert "OSError: no device gpu9" in me.terminal.shown
         assert f"({line_of('no_device')})failing_setup()" in me.terminal.shown

@@ -191,7 +191,7 @@ def test_nothing_to_stop(worker: Any) -> None:
     with desk() as root:
         worker.short.call_one().get(WAIT)
         answer = root.request_stop()
-        assert answer == Interrupted("idle", "it waits for messages")
+        assert answer == Interrupted("idle", "the actor waits for messages")
         with pytest.raises(MeshError, match="no actor 'nobody' on this rank; it has worker"):
             root.request_stop(actor="nobody")
 

@@ -117,7 +117,7 @@ def steps_on(me: Person, line: str, there: str) -> None:
 def works_on(me: Person, line: str) -> None:
     """Type a line that does not come to its end."""
     type_in(me, line)
-    wait_until(lambda: "at work on" in me.rows()[0]["note"], WAIT)
+    wait_until(lambda: "running " in me.rows()[0]["note"], WAIT)
     if "await" not in line:  # what a line awaits is not shown; it is broken also where it has not begun to
         me.until("where worker", "  <st")  # in <stdin> or <string>
 
@@ -468,7 +468,7 @@ def test_exceptions_that_cannot_be_shown(how: str, headline: str) -> None:
             assert me("p secret") == "3\n"
             for command in ("n", "next", "s", "step", "r", "return", "unt", "until", "j 3", "jump 3"):
                 assert me(command) == (
-                    "*** nothing is left to step here: the endpoint has raised; "
+                    "*** no code is left to step through: the endpoint has raised; "
                     "`c` passes the exception to the caller\n"
                 )
             me("c")

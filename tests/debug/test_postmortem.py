@@ -224,7 +224,9 @@ def test_expressions_in_running_actors() -> None:
         assert (found.same, found.per) == (Value("0.125", error=False), NumberFacts(0.125))
         assert questions(root, "line_of").text.startswith("<function line_of")
         unknown = questions(root, "nothing")
-        assert unknown.error and unknown.text.startswith("NameError: name 'nothing' is not defined (it runs: ")
+        assert unknown.error and unknown.text.startswith(
+            "NameError: name 'nothing' is not defined (the actor is running: only "
+        )
         assert questions(root, "x = 1").text.startswith("SyntaxError: invalid syntax")
         assert questions(root, "sys.exit(3)") == Value("SystemExit: 3", error=True)
         assert questions(root, "print('shown')").text == "shown\nNone"
@@ -234,7 +236,7 @@ def test_expressions_in_running_actors() -> None:
         assert questions(root, "Busy", "whatis").text == "Class tests.debug.busy.Busy"
         assert "def count(state" in questions(root, "count", "source").text
         assert questions(root, "{1: 'a' * 60, 2: 'b' * 60}", "pp").text.count("\n") == 1
-        with pytest.raises(MeshError, match="'n' cannot be asked of a running actor"):
+        with pytest.raises(MeshError, match="'n' does not work on a running actor"):
             questions(root, "1", "n")
         with pytest.raises(MeshError, match="'other' is not on this rank"):
             root.ask(Evaluate("other", "p", "1"))

@@ -148,7 +148,7 @@ def test_two_terminals_at_once(waiting: Path) -> None:
         two.sees("held by the terminal of process", "--steal", PROMPT)
         two.types("attach --steal debugee 2")
         two.sees("(debugee 2 hosts=1,gpus=0)")
-        one.sees_all("has taken it over", f"{second}: attach --steal debugee 2")
+        one.sees_all("has taken over the rank", f"{second}: attach --steal debugee 2")
         two.types("p total")
         two.sees("50\n(debugee 2")
         one.sees(f"{second} at debugee 2: p total", PROMPT)
@@ -171,13 +171,13 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.types("attach debugee 1")
         me.sees("(debugee 1 hosts=0,gpus=1)")
         me.types("import time; time.sleep(1000)")
-        me.sees("is at work")
+        me.sees("is running the line")
         me.child.sendintr()
         me.sees("*** KeyboardInterrupt", "(debugee 1")
         me.types("detach")
         me.sees(PROMPT)
         me.child.sendintr()
-        me.sees("`quit` (or Ctrl-D) leaves the debugger, and the program goes on: Ctrl-C ends it then", PROMPT)
+        me.sees("`quit` (or Ctrl-D) leaves the debugger, the program continues; then Ctrl-C ends the program", PROMPT)
         me.child.send("nonsense")
         me.sees("nonsense")
         me.child.sendintr()  # a line is given up, nothing else
@@ -185,7 +185,7 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.types("cast debugee ranks(0) c")
         me.sees("rank 0 of debugee: resumed", PROMPT)
         me.types("cast debugee ranks(:) p rank")
-        # It "runs since it was resumed" until the root is told that its call has ended, and is "not stopped" then.
+        # It "was resumed and is running" until the root is told that its call has ended, and is "not stopped" then.
         me.sees("[1] 1", "[2] 2", "rank 0 of debugee: ", PROMPT)
         me.child.send("sta\t")
         me.sees("status")
@@ -328,7 +328,7 @@ def cancels(me: Screen, line: str, progress: str) -> None:
     me.sees(f"{progress}: cancelled", PROMPT)
 
 
-def interrupts(me: Screen, line: str, state: str = "at work; Ctrl-C cancels the line") -> None:
+def interrupts(me: Screen, line: str, state: str = "running the line; Ctrl-C cancels the line") -> None:
     """Type a line that rank 2 does not answer, and Ctrl-C."""
     me.types(line)
     me.sees(f"[debugee 2 is {state}]")
@@ -366,11 +366,11 @@ def test_ctrl_c_cancels_the_line_of_a_rank(waiting: Path) -> None:
         me.types("p rank + 40")
         me.sees("42\n", "(debugee 2")
         interrupts(me, r"exec('import time\nwhile 1:\n try: time.sleep(1000)\n except KeyboardInterrupt: pass')")
-        me.sees("[debugee 2 has not ended the line; Ctrl-C returns to the mesh's prompt]")
+        me.sees("[debugee 2 is still running the line; Ctrl-C returns to the mesh's prompt]")
         me.child.sendintr()
-        me.sees("left debugee 2 as it is", PROMPT)
+        me.sees("detached from debugee 2; its state is unchanged", PROMPT)
         me.types("list")
-        me.sees("at work on ", "exec(", PROMPT)
+        me.sees("running ", "exec(", PROMPT)
 
 
 def test_ctrl_c_reaches_what_runs_inside_of_other_commands(waiting: Path) -> None:
@@ -394,11 +394,11 @@ def test_a_rank_that_evaluates_what_is_displayed_can_be_interrupted(waiting: Pat
         interrupts(me, f"display {ENDLESS}")
         me.sees("raised KeyboardInterrupt", "(debugee 2")
         interrupts(me, "n", "running; Ctrl-C returns to the mesh's prompt")  # stopped, and not at its prompt yet
-        me.sees("left debugee 2 as it is", PROMPT)
+        me.sees("detached from debugee 2; its state is unchanged", PROMPT)
         me.types("attach debugee 2")
         assert "\n> " not in me.sees("attached to debugee 2", "[debugee 2 is running]")
         me.child.sendintr()
-        me.sees("left debugee 2 as it is", PROMPT)
+        me.sees("detached from debugee 2; its state is unchanged", PROMPT)
         me.types("interrupt debugee ranks(2)")
         me.sees("-> share = share_of(total, rank)", PROMPT)
 

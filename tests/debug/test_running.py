@@ -46,7 +46,7 @@ def test_values_of_ranks_that_run() -> None:
         assert me("p --diff 0 worker self.config").splitlines() == [
             "[0] {'lr': 0.1, 'layers': [1, 2, 3]}",
             "[1,3] the same",
-            "[2] 1 of its items differ",
+            "[2] items that differ: 1",
             "  'layers': [1, 2, 4]  ([1, 2, 3])",
         ]
         assert me("p worker ranks(hosts=1) self.nothing").startswith("[2-3] *** AttributeError")
@@ -63,7 +63,7 @@ def test_some_stand_and_some_run() -> None:
         assert me("p worker self.rank > 1") == "[0-1] False\n[2-3] True\n"
         # Where it stands there are the names of its stack frame; where it runs, those of the actor.
         unknown, *values = me("p worker odd, self.rank").splitlines()
-        assert unknown.startswith("[0,3] *** NameError: name 'odd' is not defined (it runs: ")
+        assert unknown.startswith("[0,3] *** NameError: name 'odd' is not defined (the actor is running: only ")
         assert values == ["[1] ((), 1)", "[2] ((), 2)"]
         assert not me.ok
         assert me("whatis worker ranks(stopped) odd") == "[1-2] <class 'tuple'>\n"
@@ -120,7 +120,7 @@ def test_interrupt_a_further_actor_of_a_rank() -> None:
     with person() as me:
         me.until("where second", "_train")
         shown = me("interrupt second")
-        assert shown.startswith("rank 0 of second: cannot be done (")
+        assert shown.startswith("rank 0 of second: refused (")
         assert "Python 3.11 interrupts the first actor of a rank only; to stop it: break second.ENDPOINT (" in shown
         assert not me.ok
         me("p second setattr(self, 'stop', True)")
@@ -137,7 +137,7 @@ def test_nothing_runs_there() -> None:
     mesh = spawn(gpus=2)
     with person() as me:
         assert me("interrupt worker") == (
-            "2 ranks of worker (0-1): no endpoint runs there now\n"
+            "2 ranks of worker (0-1): no endpoint is running\n"
             "no rank was stopped; break FILE:LINE stops a rank when it reaches that line\n"
         )
         assert not me.ok
@@ -164,8 +164,8 @@ def test_states_of_all_ranks() -> None:
         assert me("list worker ranks(0:2)").count("| worker ") == 2
         me.until("list blocked", f"working.py:{line_of('recv')} (receive)")
         status = me.until("status", "worker 0-1,3: blocked at working.py")
-        assert "gone: 2 (was killed by SIGKILL" in status
-        assert "rank 2 of worker: gone (was killed by SIGKILL" in me("p worker self.rank")
+        assert "ended: 2 (was killed by SIGKILL" in status
+        assert "rank 2 of worker: ended (was killed by SIGKILL" in me("p worker self.rank")
         assert not me.ok
         assert "gone" in me("interrupt worker ranks(2)")
         assert me("cast worker ranks(blocked) p 1").startswith("3 ranks of worker (0-1,3): not stopped")
@@ -193,7 +193,7 @@ def test_breakpoint_on_ranks_that_run() -> None:
         first, *price = shown.splitlines()
         assert first == f"breakpoint 1  working.py:{line_of('compute')}, value > 5 on ranks(0:2)"
         assert bool(price) is not LATER
-        assert LATER or price[0].startswith("Python 3.11 traces every call while breakpoints are set: calls cost 5 to")
+        assert LATER or price[0].startswith("Python 3.11 traces every call while breakpoints are set: calls take 5 to")
         assert mesh.compute.call(1).get(WAIT).values() == [2, 3, 4]
         result = mesh.compute.call(7)
         me.wait("worker", "ranks(0:2)")
@@ -242,7 +242,7 @@ def test_post_mortem_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
         result = mesh.fail.call((1, 2))
         me.wait("worker", "ranks(1,2)")
         me.heard("2 ranks of worker (1-2) failed at working.py")
-        assert "stopped on an exception; `c` passes it to the caller: worker 1-2" in me("list")
+        assert "stopped on an exception; `c` passes the exception to the caller: worker 1-2" in me("list")
         assert me("cast worker ranks(post-mortem) p secret") == "[1] 7\n[2] 14\n"
         assert me("continue") == "2 ranks of worker (1-2): resumed\n"
         with pytest.raises(ActorError, match="is bad"):
@@ -258,7 +258,7 @@ def test_deaths_of_ranks_that_run_are_announced() -> None:
     with person() as me:
         wait_until(lambda: me("list all").count("| worker ") == 3, 15)
         os.kill(me.client.ask(asked("inspect.list", state="all", actor="", ranks=""))["rows"][2]["pid"], signal.SIGKILL)
-        me.heard("rank 2 of worker is gone: was killed by SIGKILL")
+        me.heard("rank 2 of worker has ended: was killed by SIGKILL")
 
 
 def test_a_mesh_that_is_stopped_is_no_death() -> None:

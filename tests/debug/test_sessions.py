@@ -45,7 +45,7 @@ def test_look_at_sixteen_ranks_and_let_them_go() -> None:
         assert answer.startswith(
             "[8-12,14-15] 1\n[13] *** NameError: name 'rank' is not defined (looked up where the rank "
         )
-        assert "rank is known 1 up, in work(): cast ACTOR ranks(...) u 1)\n" in answer
+        assert "rank is known in work(): cast ACTOR ranks(...) u 1)\n" in answer
         assert me("cast debugee ranks(0:4) p nothing").startswith("[0-3] *** NameError")
         assert me("cast debugee ranks(hosts=2:, gpus=(0,3)) n").startswith("[8,11-12,15]\n> ")
         assert me("continue") == "16 ranks of debugee (0-15): resumed\n"
@@ -63,7 +63,7 @@ def test_the_same_person_again_and_again() -> None:
     with person() as me:
         assert me("list") == "nothing is stopped\n"
         assert me("continue") == "nothing is stopped\n"
-        # Until it is told that the call has ended, the rank "runs since it was resumed": its result comes another way.
+        # Until it is told that the call has ended, the rank is "running": its result comes another way.
         wait_until(lambda: "is not stopped" in me("attach debugee 0"), WAIT)
 
 
@@ -268,7 +268,7 @@ def test_post_mortem_after_a_stop() -> None:
         me("cast debugee ranks(1) c")
         me.heard("rank 1 of debugee failed at actors.py")
         me.wait("debugee")
-        assert "stopped on an exception; `c` passes it to the caller: debugee 1" in me("list")
+        assert "stopped on an exception; `c` passes the exception to the caller: debugee 1" in me("list")
         assert "ValueError: rank 1 is bad" in me("attach debugee 1")
         assert f"({line_of('raise')})fail()" in me("bt")
         assert me("p rank") == "1\n"
@@ -332,8 +332,8 @@ def test_a_slow_command_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         assert not me.ok
         answer = me("cast debugee ranks(:) p 5")
         assert "[0,3] 5\n" in answer
-        assert '2 ranks of debugee (1-2): not asked (still at "from pathlib import Path;' in answer
-        assert "debugee 1 is at work on the line (`interrupt debugee ranks(1)` cancels it)" in me("attach debugee 1")
+        assert '2 ranks of debugee (1-2): not asked (still running "from pathlib import Path;' in answer
+        assert "debugee 1 is running the line (`interrupt debugee ranks(1)` cancels it)" in me("attach debugee 1")
         (tmp_path / "gate").touch()
         me.wait("debugee")
         assert "4 ranks" in me("continue")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from meshrt import SupervisionError, proc_mesh
 from meshrt.engine.local import LocalEngine
+from meshrt.errors import one_line
 from meshrt.inspect.programs import NoProgram, choose
 from meshrt.transport import tools
 from tests.debug.actors import Debugee
@@ -126,7 +128,7 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
         of_both, idle = own(ps())["meshes"]
         assert (of_both["states"], of_both["silent"]) == ({"idle": 2, "not-answering": 2}, {why: [2, 3]})
         assert (idle["states"], idle["silent"]) == ({"idle": 1}, {})
-        assert f"5: 3 idle, 2 not-answering ({why}: they may run)" in meshrt("ps", *PATIENT)
+        assert f"5: 3 idle, 2 not-answering ({why}: may be running)" in meshrt("ps", *PATIENT)
         shown = meshrt("ps", *PATIENT, "-v", "--ranks", "not-answering")
         assert f"not answering: 2-3 ({why})" in shown and "running" not in shown
     # On a busy machine the agent, which has been stopped, may take more than one question.
@@ -210,7 +212,10 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
     entry = ps()["failed"][0]
     assert (entry["program"], entry["outcome"]) == (found.run_id, "handled")
     ended = run_python("-m", "meshrt", "postmortem", found.run_id).stderr
-    assert re.search(rf"{found.run_id}, .*, failed on \d+-\d+-\d+ [\d:]+, \d+ s ago; it has ended", ended)
+    command = re.escape(one_line(shlex.join([sys.executable, *found.argv[1:]]), 200))
+    when = r"failed on \d+-\d+-\d+ [\d:]+, \d+ s ago; it has ended"
+    assert found.argv[1] == "-c" and found.argv[2].startswith(code)
+    assert re.fullmatch(rf"meshrt postmortem: {found.run_id}, {command}, {when}", ended.splitlines()[0])
     said = next(line for line in meshrt("ps", *PATIENT).splitlines() if found.run_id in line)
     assert said.startswith("ended ") and "ago, after a failure that did not end it: failing rank 0" in said
     assert "the program did not end by this failure: it went on" in meshrt("postmortem", found.run_id)
@@ -246,7 +251,7 @@ def test_no_lines_of_one_that_has_ended(tmp_path: Path) -> None:
     run.mkdir()
     (run / ".lock").touch()
     said = meshrt("logs", str(run), code=2)
-    assert said.startswith("meshrt logs: the program has ended, and no output of its ranks is kept: they had printed")
+    assert said.startswith("meshrt logs: the program has ended, and there is no output of its ranks: the ranks printed")
 
 
 @pytest.mark.slow
@@ -302,7 +307,7 @@ def test_what_follows_is_shown_until_the_program_ends() -> None:
     assert (following.returncode, out) == (0, "")
     # From the second mesh on, a line needs the name of its own.
     assert lines == ["[0] both\n", "[0] more of 0\n", "[mesh2 0] new\n", "[mesh1 0] bye\n"]
-    assert f"the program (pid {other.pid}) has ended" in err
+    assert f"meshrt logs: the program (pid {other.pid}) has ended" in err
 
 
 @pytest.mark.slow

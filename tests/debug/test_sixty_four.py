@@ -53,15 +53,14 @@ def test_sixty_four_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert where.splitlines()[-1] == "  likely culprits: hosts=*, gpus=3 (not where the other 56 are)"
 
         assert me("cast w ranks(:) p weights") == (
-            "[0-63] ndarray 4x4 float64, min 0 [0], max 63 [63], mean 0 [0] to 63 [63], NaN on [13]\n"
-            "(-v shows every one)\n"
+            "[0-63] ndarray 4x4 float64, min 0 [0], max 63 [63], mean 0 [0] to 63 [63], NaN on [13]\n(-v shows all)\n"
         )
         assert "[13] ndarray 4x4 float64, min 13, max 13, mean 13, 1 nan\n" in me("cast -v w ranks(:) p weights")
         assert me.terminal.shown.splitlines()[-1] == "NaN on [13]"
         numbers = me("cast w ranks(:) p loss").splitlines()
         assert numbers == [
             "[0-63] 64 values: min 0.5 [0], median 0.5325, max 70 [13]; outliers: [13] 70",
-            "(-v shows every one)",
+            "(-v shows all)",
         ]
         assert me("cast -v w ranks(:) p loss").count("\n") == 65
         assert me("cast w ranks(:) p text").startswith("[0-63] 'line 0\\n")

@@ -111,7 +111,7 @@ def test_the_class_of_a_script_is_known_by_its_name(tmp_path: Path) -> None:
             runs = debug("p here Here", "source here Here.run")
             assert "[0-1] <class '__main__.Here'>\n" in runs and "rank = current_rank().rank" in runs
             refused = run_python("-m", "meshrt.debug", "-p", str(running.pid), "-c", "p here mesh").stdout
-            assert "`self`, its class and what that uses of the script are known" in refused
+            assert "`self`, its class and what the class uses of the script are known" in refused
         finally:
             running.kill()
 

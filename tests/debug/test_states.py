@@ -116,11 +116,11 @@ def test_a_rank_that_exits_and_the_others() -> None:
         assert "-> self.step += 1" in me("n") + me("n")
         other("p worker ranks(2) __import__('os')._exit(7)")
         *_, last = other.terminal.shown.splitlines()  # on a busy machine it is said before who is waited for
-        assert last == "rank 2 of worker: gone (exited with code 7)"
+        assert last == "rank 2 of worker: ended (exited with code 7)"
         with pytest.raises(MeshError, match="exited with code 7"):
             result.get(WAIT)
         assert rows_of(other, "dead") == [(2, "dead", "exited with code 7")]
-        assert "gone: 2 (exited with code 7)" in other("status")
+        assert "ended: 2 (exited with code 7)" in other("status")
         assert "_train()" in me("n")
         assert me("p self.rank") == "1\n"
         assert me.prompt == "(worker 1 gpus=1) "

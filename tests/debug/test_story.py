@@ -125,7 +125,7 @@ def test_one_crashes(tmp_path: Path) -> None:
             me.types("p number, batch")
             me.sees("(30, 0.0)", "(trainer 9")
             me.types("c")
-            me.sees("step has raised on trainer 9: its caller has the exception")
+            me.sees("step has raised on trainer 9: its caller gets the exception")
             me.sees("has ended")
             me.ends()
         assert program.wait(20) == 1

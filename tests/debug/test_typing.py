@@ -75,9 +75,9 @@ def test_what_happens_is_announced_while_one_types(tmp_path: Path) -> None:
         me.child.send("sta")
         me.sees("sta")
         os.kill(pids[2], signal.SIGKILL)
-        me.sees("rank 2 of w is gone: was killed by SIGKILL", PROMPT)
+        me.sees("rank 2 of w has ended: was killed by SIGKILL", PROMPT)
         me.types("tus")
-        me.sees("status", "gone: 2 (was killed by SIGKILL)", "w 1: post-mortem", PROMPT)
+        me.sees("status", "ended: 2 (was killed by SIGKILL)", "w 1: post-mortem", PROMPT)
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_many_step_as_one_and_one_takes_long(tmp_path: Path) -> None:
             PROMPT,
         )
         me.types("cast w ranks(:) p 1")
-        me.sees("[0-2,4-7] 1\n", "rank 3 of w: runs since it was resumed (stepping)", PROMPT)
+        me.sees("[0-2,4-7] 1\n", "rank 3 of w: running (stepping)", PROMPT)
         me.types("where w ranks(3)")
         me.sees("1 rank of", f"slow  debug/waits.py:{line_of('step')}", "_wait", PROMPT)
         me.types("p w ranks(3) self.go.set()")

@@ -180,7 +180,8 @@ def test_its_ranks_are_those_of_the_actor_main(job: Job) -> None:
     assert job.meshrt("p", "main", "ranks(dp=1)", "loss") == "[2] 20\n[3] 30\n"
     assert "4/4  all" in job.meshrt("where", "main")
     assert "4 ranks: " in job.meshrt("memory")
-    kept = "4 ranks of {} (0-3): meshrt keeps no output of ranks that a launcher has started; the launcher has it\n"
+    kept = "4 ranks of {} (0-3): meshrt keeps no output of ranks that a launcher has started; the launcher has "
+    kept += "their output\n"
     assert job.meshrt("logs") == kept.format("run")
     assert job.meshrt("debug", "-c", "logs main") == kept.format("main")
     (answer,) = json.loads(job.meshrt("logs", "--json"))["answers"]

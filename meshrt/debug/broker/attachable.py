@@ -40,7 +40,7 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
         )
     selected = targets.select_of(actor, text, any_thread=True)
     if len(selected.ranks) != 1:
-        raise UsageError(f"attach takes one rank; {text!r} denotes {len(selected.ranks)}")
+        raise UsageError(f"attach needs exactly one rank; {text!r} selects {len(selected.ranks)}")
     rank = selected.ranks[0]
     session = table.among(selected).get(rank)
     if session is not None and session.state != RUNNING:
@@ -48,7 +48,7 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
     mesh = selected.actor.mesh
     label = selected.actor.label
     if rank in mesh.ended:
-        raise UsageError(f"{label} rank {rank} is gone: it {mesh.ended[rank]}")
+        raise UsageError(f"{label} rank {rank} has ended: it {mesh.ended[rank]}")
     threads = [
         session.name
         for session in table.of_rank(mesh.mesh_id, rank)
@@ -60,12 +60,12 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
             f"{label} rank {rank} is stopped in {held.ide}; continue {label} ranks({rank}) resumes it without an IDE"
         )
     if held.ide:
-        raise UsageError(f"{label} rank {rank} is in {held.ide}: stop, look at and resume it there")
+        raise UsageError(f"{label} rank {rank} is attached to {held.ide}: stop, inspect and resume the rank there")
     first = mesh.actors_of(rank)[:1] == [selected.actor.name]
     how = how_to_stop(label, f"ranks({rank})", first=first, thread=bool(selected.actor.thread))
     other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
     raise UsageError(
-        f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
+        f"{label} rank {rank} {'was resumed and is running' if session is not None else 'is not stopped'}"
         + (other or f"; to stop it: {how}")
     )
 

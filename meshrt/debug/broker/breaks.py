@@ -140,7 +140,7 @@ class Breaks:
             mesh = part.actor.mesh
             chosen[mesh.mesh_id] = chosen.get(mesh.mesh_id, frozenset()) | frozenset(part.ranks)
             if set(part.ranks) <= set(mesh.ended):
-                raise UsageError(f"these ranks of {part.actor.label} are gone: {fold_ranks(part.ranks)}")
+                raise UsageError(f"these ranks of {part.actor.label} have ended: {fold_ranks(part.ranks)}")
         return chosen
 
     async def _set(self, added: _Break) -> BreakSet:
@@ -203,7 +203,7 @@ class Breaks:
         match = _PLACE.fullmatch(place)
         if match is not None:
             if int(match[2]) < 1:
-                raise UsageError("lines count from 1")
+                raise UsageError("line numbers start at 1")
             return match[1], int(match[2]), ""
         if place.endswith(".py"):
             raise UsageError(f"the line is missing; expected {place}:LINE")

@@ -195,7 +195,7 @@ class Broker:
         key, why = key_of(mesh_id, rank, report), report.why
         self._all_ranks.stopped(key)
         if self._stopping.missed(key, why):
-            text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
+            text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint or thread has ended"
             self._notices.happened(mesh_id, rank, text, actor=label_of(key, self._targets.actors()))
 
     def _on_rank_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
@@ -208,7 +208,7 @@ class Broker:
         self._table.rank_gone(mesh_id, rank)
         self._all_ranks.gone(mesh_id, rank)
         if not seen:
-            self._notices.happened(mesh_id, rank, f"is gone: {description}", f"are gone: {description}")
+            self._notices.happened(mesh_id, rank, f"has ended: {description}", f"have ended: {description}")
         self._changes.touch()
 
     def _on_rank_silent(self, mesh_id: str, rank: int, state: str) -> None:
@@ -299,7 +299,7 @@ class Broker:
     def _attachment(self, client: ToolClient) -> Attachment:
         attachment = self._attached.get(client.id)
         if attachment is None:
-            raise UsageError("this terminal is not attached to a rank any more")
+            raise UsageError("this terminal is no longer attached to a rank")
         return attachment
 
     async def _send(self, client: ToolClient, asked: ops.Send) -> ops.Sent:
@@ -346,7 +346,7 @@ class Broker:
         for (mesh_id, rank), label in orphaned.items():
             self._services.tables["dap"].let_go(mesh_id, rank)
             # Its engine sends no report.
-            job.settle(label, "asked", "it was stopped in an IDE that has disconnected", [rank])
+            job.settle(label, "asked", "the rank was stopped in an IDE that has disconnected", [rank])
         if selected is not None and asked.ranks:
             _without_session(job, selected, {*self._table.among(selected), *(rank for _, rank in orphaned)})
         waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]

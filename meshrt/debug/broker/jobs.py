@@ -212,7 +212,7 @@ class Attachment:
 
     def replaced(self, session: Session, pid: int) -> None:
         """Push "stolen": the terminal of process ``pid`` has attached to the session."""
-        self._push("stolen", f"process {pid} has taken it over")
+        self._push("stolen", f"process {pid} has taken over the rank")
 
     def _push(self, kind: Literal["printed", "resumed", "ended", "gone", "stolen"], text: str, how: str = "") -> None:
         self.client.report(AttachedReport(kind, self.session.at.endpoint, text, how=how))

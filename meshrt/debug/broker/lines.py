@@ -130,7 +130,7 @@ class Lines:
             elif silent is not None:
                 job.settle(label, "silent", silence(silent.state), rank)
             elif session.state == BUSY:
-                job.settle(label, "busy", f"still at {session.line!r}", rank)
+                job.settle(label, "busy", f"still running {session.line!r}", rank)
             elif session.state in (RUNNING, STEPPING):
                 job.settle(label, "running", "stepping" if session.state == STEPPING else "", rank)
             elif pdb_only and not is_of_pdb(session.at.prompt):

@@ -156,7 +156,7 @@ class Notices:
         if not self._persons():
             longest = since(min(session.at.since for session in stopped))
             for line in summarize(stopped, self._targets.actors()):
-                self._services.announce(f"still: {line}, for {longest}; {HOW_TO}")
+                self._services.announce(f"reminder: {line}, for {longest}; {HOW_TO}")
         self._reminder = min(2 * self._reminder, LONGEST_REMINDER_SECONDS)
         self._services.call_later(self._reminder, self._remind)
 

@@ -85,7 +85,7 @@ class Session:
         if self.state in (RUNNING, STEPPING):
             return None
         word = words.POST_MORTEM if self.at.reason == "post-mortem" else words.STOPPED
-        note = "" if self.state == STOPPED else f"at work on {_short(self.line)!r}"
+        note = "" if self.state == STOPPED else f"running {_short(self.line)!r}"
         return State(word, self.at.since, self.at.place, note)
 
     def add_text(self, text: str) -> None:

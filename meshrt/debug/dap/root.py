@@ -30,7 +30,7 @@ from meshrt.wire.source import source_text
 __all__ = ["Mediator", "load"]
 
 #: The owner of a rank that stays stopped although its IDE is gone (``meshOnLost``), in words.
-_GONE = "an IDE that is gone, until one attaches"
+_GONE = "an IDE that has disconnected, until an IDE attaches"
 
 
 @dataclass(slots=True, eq=False)
@@ -127,7 +127,7 @@ class Mediator:
         named = [actor for actor in actors if not name or name in (actor.name, actor.mesh.name, actor.mesh.mesh_id)]
         if actors and not named:
             names = {mesh.name or mesh.mesh_id for mesh in meshes.values()} | {actor.name for actor in actors} - {""}
-            raise UsageError(f"no mesh, and no actor, is called {name!r}; there are {', '.join(sorted(names))}")
+            raise UsageError(f"no mesh or actor has the name {name!r}; there are {', '.join(sorted(names))}")
         found = ranks_by_mesh(targets.among(named, text))
         return [
             self._described(mesh, rank, several=len(meshes) > 1)
@@ -165,7 +165,7 @@ class Mediator:
         for channel in self._channels.values():
             if (channel.mesh_id, channel.rank) == (mesh_id, rank) and not channel.leaving:
                 whose = "another window" if channel.client is client else f"process {channel.client.pid}"
-                raise UsageError(f"an IDE is attached to rank {rank} already, through {whose}")
+                raise UsageError(f"an IDE is already attached to rank {rank}, through {whose}")
         number = next(self._numbers)
         channel = _Channel(number, asked.channel, client, mesh_id, rank, asked.stay)
         self._channels[number] = self._named[client.id, asked.channel] = channel
@@ -180,7 +180,7 @@ class Mediator:
             raise
         # The router, or the engine (without debugpy, say), may have ended before this answer.
         if number in self._channels and not channel.leaving:
-            self._say(mesh_id, rank, f"is in {channel.ide} now", f"are in {channel.ide} now")
+            self._say(mesh_id, rank, f"is now attached to {channel.ide}", f"are now attached to {channel.ide}")
         return Nothing()
 
     async def _pass_to_rank(self, client: ToolClient, asked: ops.ToEngine | ops.Taken) -> Nothing:
@@ -234,7 +234,7 @@ class Mediator:
     def _let_go(self, channel: _Channel) -> None:
         """Record that an IDE no longer has its rank."""
         if not channel.leaving and self.held.pop((channel.mesh_id, channel.rank), None) is not None:
-            self._say(channel.mesh_id, channel.rank, "was left by its IDE", "were left by their IDE")
+            self._say(channel.mesh_id, channel.rank, "was detached from its IDE", "were detached from their IDE")
 
     def _forget(self, channel: _Channel) -> None:
         self._let_go(channel)
@@ -255,8 +255,8 @@ class Mediator:
             self.held[key] = replace(held, ide=_GONE, lost=True)
             self._say(
                 *key,
-                "is still stopped, and its IDE is gone; continue resumes it",
-                "are still stopped, and their IDE is gone; continue resumes them",
+                "is still stopped, and its IDE has disconnected; continue resumes the rank",
+                "are still stopped, and their IDE has disconnected; continue resumes the ranks",
             )
             self._drop(channel)
         else:

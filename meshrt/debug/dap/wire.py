@@ -90,7 +90,7 @@ class MessageDecoder:
             return False
         length = _length_of(bytes(self._buffer[:end]))
         if length > self.limit:
-            raise ProtocolError(f"a message of {length} bytes; at most {self.limit} are taken here")
+            raise ProtocolError(f"a message of {length} bytes; the limit is {self.limit} bytes")
         del self._buffer[: end + 4]
         self._length = length
         return True

@@ -23,11 +23,11 @@ __all__ = ["Answers"]
 
 #: More different numbers or arrays than this are not listed one by one, unless asked for.
 _MANY = 16
-_EVERY = "(-v shows every one)"
+_EVERY = "(-v shows all)"
 
 #: What is said of an answer that is the same as another, and of one that is so but for addresses.
 _SAME = "the same"
-_ALIKE = "alike: what is in objects that show only an address is not compared (compare vars(...) of them)"
+_ALIKE = "equal except for addresses; the contents of these objects are not compared (compare their vars(...))"
 #: Lines of an answer that are shown at least, and of all answers of an actor at most: further ones are counted.
 _LEAST_LINES = 10
 _MOST_LINES = 120
@@ -39,20 +39,20 @@ _NOT_ASKED = ("held", "busy", "running", "missing", "stopped")
 _OUTCOMES = {
     "resumed": "resumed",
     "asked": "asked to resume",
-    "ended": "went on to the end of the endpoint",
+    "ended": "endpoint finished",
     "aborted": "aborted",
-    "gone": "gone",
+    "gone": "ended",
     "silent": "no answer",
-    "refused": "cannot be done",
-    "idle": "no endpoint runs there now",
-    "blocked": "does not stop yet",
+    "refused": "refused",
+    "idle": "no endpoint is running",
+    "blocked": "not stopped yet",
     "stopped": "stopped already",
     "held": "not asked",
     "busy": "not asked",
-    "running": "runs since it was resumed",
+    "running": "running",
     "missing": "not stopped",
     "empty": "no line printed",
-    "elsewhere": "meshrt keeps no output of ranks that a launcher has started; the launcher has it",
+    "elsewhere": "meshrt keeps no output of ranks that a launcher has started; the launcher has their output",
 }
 _WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy", "running")
 
@@ -255,7 +255,7 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | Non
 def _changes(who: str, text: str, facts: Facts | None, reference: _Answer, items: Sequence[str] | None) -> list[str]:
     """Return how ``text`` differs from the answer ``reference``; ``items``: the items of a dict that differ."""
     if items:  # dicts without a different item differ in their order, for instance
-        return [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]
+        return [f"[{who}] items that differ: {len(items)}", *(f"  {item}" for item in items)]
     if "\n" in text or "\n" in reference.text:
         changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")
         return [f"[{who}]", *(change for change in changes if not change.startswith(("---", "+++")))]

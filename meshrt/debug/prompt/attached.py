@@ -102,7 +102,7 @@ class Attached:
     def how_to_leave(self) -> str:
         """What to type to leave the prompt of the next line."""
         if not self.at_pdb:
-            return "Ctrl-D ends what reads here"
+            return "Ctrl-D ends the input here"
         other = "`c` resumes it" if self._is_outermost else "`q` ends this `debug`"
         return f"`detach` (or Ctrl-D) leaves this rank stopped, {other}"
 
@@ -184,13 +184,13 @@ class Attached:
         """
         try:
             try:
-                self._wait(seconds, "is at work; Ctrl-C cancels the line")
+                self._wait(seconds, "is running the line; Ctrl-C cancels the line")
             except KeyboardInterrupt:
                 if not (self.here and self._busy):
                     raise
                 self._say("\n")
                 self._client.ask(Cancel())
-                self._wait(COMMAND_SECONDS, "has not ended the line; Ctrl-C returns to the mesh's prompt")
+                self._wait(COMMAND_SECONDS, "is still running the line; Ctrl-C returns to the mesh's prompt")
         except KeyboardInterrupt:
             self._leave_it()
         except MeshError as error:  # another terminal has taken the rank over: `drain` says that
@@ -211,7 +211,7 @@ class Attached:
                     self._say(f"[{self.name} {state}]\n")
                     continue
                 self.pushed_out = True
-                work = f"at work on the line (`interrupt {self._actor} ranks({self._rank})` cancels it)"
+                work = f"running the line (`interrupt {self._actor} ranks({self._rank})` cancels it)"
                 self.leave(f"{self.name} is {work if self._busy else 'running'}; its next stop will be announced")
                 return
             self._take(event)
@@ -224,7 +224,7 @@ class Attached:
 
     def _leave_it(self) -> None:
         self._say("\n")
-        self.leave(f"left {self.name} as it is")
+        self.leave(f"detached from {self.name}; its state is unchanged")
 
     def _take(self, event: AttachedReport | None) -> None:
         """Take in one event; None: the program has closed the connection."""
@@ -252,13 +252,13 @@ class Attached:
     def _end(self, event: AttachedReport) -> str:
         """Return why the mesh's prompt is back."""
         if event.kind == "gone":
-            return f"{self.name} is gone: {escaped(event.text)}\n"
+            return f"{self.name} has ended: {escaped(event.text)}\n"
         if event.kind == "stolen":
             return f"detached from {self.name}: {escaped(event.text)}\n"
         if self._how == "quit":
             return f"{self._endpoint} has ended on {self.name} after it was asked to abort\n"
         if self._reason == "post-mortem":
-            return f"{self._endpoint} has raised on {self.name}: its caller has the exception\n"
+            return f"{self._endpoint} has raised on {self.name}: its caller gets the exception\n"
         return f"{self._endpoint} has ended on {self.name}; back at the mesh's prompt\n"
 
     def _text(self, text: str, prompt: str) -> None:

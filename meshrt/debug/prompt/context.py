@@ -83,7 +83,7 @@ def told(answers: Answers, arguments: Arguments, *, late: str = "", again: bool 
     text = answers.text(every=every, against=against, most=LINES if again and not every else None)
     if answers.unanswered and (late or answers.lost):
         if answers.lost:
-            late = "the program is gone"
+            late = "the program has closed the connection"
         elif answers.cancelled:  # the others step
             late = "cancelled" if answers.cancelled == answers.unanswered else f"{answers.cancelled} cancelled; {late}"
         text += ("\n" if text else "") + f"{answers.pending()}: {late}"

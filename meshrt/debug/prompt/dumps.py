@@ -85,7 +85,7 @@ class DumpPrompt:
 
     def _place(self, at: int | None = None) -> str:
         if not self._frames:
-            return "no stack frame of the user's is in the file"
+            return "the file has no stack frame of the user's code"
         index = self._at if at is None else at
         frame = self._frames[index]
         text = _line(frame)
@@ -139,7 +139,7 @@ class DumpPrompt:
             for number, text in enumerate(frame.source, frame.first_line)
             if whole or abs(number - frame.line) <= _AROUND
         ]
-        return "\n".join(shown) or f"no source of {frame.file} is in the file"
+        return "\n".join(shown) or f"the file does not contain the source of {frame.file}"
 
     def print_variable(self, name: str) -> str:
         """Return a variable of this frame, or all of them (""). Raises UsageError: there is none of that name."""
@@ -165,11 +165,10 @@ _COUNT = (Argument("count", metavar="COUNT", default=1, convert=number("frames")
 _COMMANDS: Table[DumpPrompt] = Table(
     (
         Command("w", "the stack, the innermost frame last", _said(lambda on, _: on.stack()), aliases=("where", "bt")),
-        Command(
-            "u", "to the caller's frame", _said(lambda on, given: on.move(-given["count"])), arguments=_COUNT,
-            aliases=("up",),
-        ),
-        Command("d", "back", _said(lambda on, given: on.move(given["count"])), arguments=_COUNT, aliases=("down",)),
+        Command("u", "go to the caller's frame", _said(lambda on, given: on.move(-given["count"])), arguments=_COUNT,
+                aliases=("up",)),
+        Command("d", "go to the called frame", _said(lambda on, given: on.move(given["count"])), arguments=_COUNT,
+                aliases=("down",)),
         Command("l", "source around the line", _said(lambda on, _: on.source(whole=False)), aliases=("list",)),
         Command("ll", "the whole function", _said(lambda on, _: on.source(whole=True)), aliases=("longlist",)),
         Command(
@@ -182,14 +181,14 @@ _COMMANDS: Table[DumpPrompt] = Table(
         Command("e", "the exception with its traceback and causes", _said(lambda on, _: on.traceback()),
                 aliases=("exception",)),
         Command(
-            "r", "the failures of this file, the root cause first; with NUMBER: go to that one",
+            "r", "the failures of this file, the root cause first; with NUMBER: go to that failure",
             _said(lambda on, given: on.failures(given["number"])),
             arguments=(Argument("number", metavar="NUMBER", default=0, convert=number("failures")),),
             aliases=("rank", "failures"),
         ),
-        Command("report", "the report of the failure, which is of all ranks", _said(lambda on, _: on.report())),
+        Command("report", "the report of the failure, about all ranks", _said(lambda on, _: on.report())),
         Command(
-            "h", "what can be typed here", _said(lambda _on, given: _COMMANDS.help(given["topic"], Offer.PROMPT)),
+            "h", "the commands of this prompt", _said(lambda _on, given: _COMMANDS.help(given["topic"], Offer.PROMPT)),
             arguments=(Argument("topic", Kind.COMMAND, metavar="COMMAND"),), aliases=("help", "?"),
         ),
         Command("q", "leave", _quit, aliases=("quit", "exit")),

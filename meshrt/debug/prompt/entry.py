@@ -34,7 +34,7 @@ BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, 
 #: Seconds that resumed ranks must run before the prompt assumes that they will not stop again.
 SETTLE_SECONDS = 1.0
 #: Printed on Ctrl-C at the program's own terminal, where Ctrl-C outside the debugger ends the program.
-_LEAVING_HERE = "`quit` (or Ctrl-D) leaves the debugger, and the program goes on: Ctrl-C ends it then"
+_LEAVING_HERE = "`quit` (or Ctrl-D) leaves the debugger, the program continues; then Ctrl-C ends the program"
 #: Seconds to wait until a program that starts its first mesh accepts connections.
 START_SECONDS = 30.0
 
@@ -70,10 +70,10 @@ def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
 
 def _farewell(terminal: Terminal, client: Client, *, over: bool = False) -> None:
     if client.stopped and not client.closed() and over:
-        terminal.write("what the script waited for is over, and it goes on now: if it ends, so do the stopped ranks\n")
+        terminal.write("the script's call is done and the script continues; stopped ranks end when the script ends\n")
     elif client.stopped and not client.closed():
         terminal.write(
-            "ranks stay stopped, the program goes on without them; python -m meshrt.debug opens this again\n"
+            "ranks stay stopped, the program continues without them; python -m meshrt.debug reopens the debugger\n"
         )
 
 
@@ -102,7 +102,7 @@ def _tell_left(client: Client, repl: Repl, code: int) -> None:
         breaks = client.ask(Breaks()).breaks if repl.breaks else []
         left = left_behind(breaks, repl.breaks, client.ask(ListRanks(state="stopped")).rows)
     except (MeshError, OSError) as error:  # a TimeoutError is an OSError
-        left = f"what is left behind is not known: {str(error) or 'the program does not answer'}"
+        left = f"breakpoints and stopped ranks are not known: {str(error) or 'the program does not answer'}"
     if left:
         print(left, file=sys.stderr)
 
@@ -345,4 +345,4 @@ def run_in_shell(invocation: Invocation[Prompt], run: str, line: str, *, json: b
         actor = (invocation.arguments or {}).get("actor", "")
         if not actor or f"{actor!r}" not in str(error) or named(actor, tools.programs()) is None:
             raise
-        raise UsageError(f"{error}; {actor} is a program, which is typed as: meshrt {name} -p {actor}") from None
+        raise UsageError(f"{error}; {actor} is a program, to choose it: meshrt {name} -p {actor}") from None

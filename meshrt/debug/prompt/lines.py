@@ -43,7 +43,7 @@ def parse_line(line: str, offer: Offer = Offer.PROMPT) -> Invocation[Prompt]:
     """Return the command and the arguments in a line of the mesh's prompt, which is not blank. Raises UsageError."""
     word, _ = head(line)
     if word == "detach":
-        raise UsageError("no rank is attached, and `detach` leaves one; attach ACTOR RANK goes to one, quit leaves")
+        raise UsageError("no rank is attached; attach ACTOR RANK attaches to a rank, quit leaves the debugger")
     if is_pdb_word(word):
         raise UsageError(f"{word!r} is a command of pdb: attach to a rank first, or: cast ACTOR ranks(...) {word}")
     return COMMANDS.parse(line, offer)

@@ -91,7 +91,7 @@ def _of_alike(arrays: Mapping[int, ArrayFacts], kind: str) -> str:
         low, high = min(means.values()), max(means.values())
         parts.append(f"mean {low:.6g} {_with(means, low)} to {high:.6g} {_with(means, high)}")
     if odd := outliers(means):
-        parts.append(f"mean far from the others' {_named(means, odd)}")
+        parts.append(f"outliers of the mean {_named(means, odd)}")
     if with_nan := [rank for rank, facts in arrays.items() if facts.nan]:
         parts.append(f"NaN on [{fold_ranks(with_nan)}]")
     return ", ".join(parts)
@@ -133,9 +133,9 @@ def dict_difference(facts: Facts | None, other: Facts | None) -> list[str] | Non
     )
     if len(items) < len(facts.items) or len(before) < len(other.items):
         return None
-    lines = [f"{key}: {text}  (not there)" for key, text in items.items() if key not in before]
+    lines = [f"{key}: {text}  (missing)" for key, text in items.items() if key not in before]
     lines += [f"{key}: {items[key]}  ({text})" for key, text in before.items() if items.get(key, text) != text]
-    lines += [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]
+    lines += [f"{key}: missing  ({text})" for key, text in before.items() if key not in items]
     return [" ".join(line.split()) if "\n" in line else line for line in lines]  # values of arrays have several lines
 
 

@@ -150,7 +150,7 @@ class Repl:
         if _gone(pid):
             self._say(f"the program (pid {pid}) has ended")
             return ExitCode.OK
-        self._say(f"the program (pid {pid}) has closed the connection; python -m meshrt.debug opens it again")
+        self._say(f"the program (pid {pid}) has closed the connection; python -m meshrt.debug connects again")
         return ExitCode.FAILED
 
     @property
@@ -171,7 +171,7 @@ class Repl:
     def _mind_attached(self) -> None:
         if self._attached is not None and not self._attached.here:
             if self._attached.pushed_out and self.terminal.forget_typed():
-                self._say("what was typed meanwhile was meant for that rank, and is dropped")
+                self._say("lines that were typed meanwhile for that rank are discarded")
             self._attached = None
         if self._attached is None:
             while not self.client.attached.empty():

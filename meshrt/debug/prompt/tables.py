@@ -117,7 +117,7 @@ def _remarks(rows: Iterable[RankRow]) -> Iterable[tuple[str, list[RankRow]]]:
     remarks: dict[str, list[RankRow]] = {}
     for row in rows:
         if row.state == POST_MORTEM:
-            remarks.setdefault("stopped on an exception; `c` passes it to the caller", []).append(row)
+            remarks.setdefault("stopped on an exception; `c` passes the exception to the caller", []).append(row)
         if row.holder:
             remarks.setdefault(f"held by the terminal of process {row.holder}", []).append(row)
         if row.note:
@@ -148,9 +148,9 @@ def status(found: ProgramStatus) -> str:
         actors = ", ".join(mesh.actors) or "none"
         lines.append(f"mesh {name}{mesh.mesh} ({sizes or 'one rank'}): {counted(mesh.alive)} alive; actors: {actors}")
         ends = list(mesh.gone.items())
-        lines += [f"  gone: {fold_ranks(ranks)} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
+        lines += [f"  ended: {fold_ranks(ranks)} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
         if len(ends) > _MOST_GROUPS:
-            lines.append(f"  and in {counted(len(ends) - _MOST_GROUPS, 'more way')}; `list dead` shows every one")
+            lines.append(f"  ended for {counted(len(ends) - _MOST_GROUPS, 'other reason')}; `list dead` shows all")
     groups = [group for group in found.groups if group.state != DEAD]
     groups.sort(key=lambda group: (group.actor, WORST_FIRST.index(group.state), -group.count))
     for (actor, state), members in groupby(groups, key=lambda group: (group.actor, group.state)):
@@ -164,9 +164,9 @@ def status(found: ProgramStatus) -> str:
         if rest:
             ranks = sum(group.count for group in rest)
             places = counted(len(rest), "place")
-            lines.append(f"{actor}: {ranks} more {state}, at {places}; `list {state} {actor}` shows every one")
+            lines.append(f"{actor}: {ranks} more {state}, at {places}; `list {state} {actor}` shows all")
     if not found.meshes:
-        lines.append("nothing runs")
+        lines.append("no mesh is running")
     elif not any(group.state in (STOPPED, POST_MORTEM) for group in groups):
         lines.append("nothing is stopped")
     lines += [*unread_lines(found), *wait_lines(found)]
@@ -200,15 +200,15 @@ def breakpoints(rows: Sequence[BreakRow], meshes: Mapping[str, str]) -> str:
         shown = row if isinstance(row, BreakShown) else None
         condition = f", {row.condition}" if row.condition else ""
         once = " once" if row.once else ""
-        goes = f" until the IDE of process {row.goes_with} leaves" if row.goes_with else ""
-        goes += f", which has left [{fold_meshes(shown.left, meshes)}]" if shown is not None and shown.left else ""
+        goes = f" until the IDE of process {row.goes_with} detaches" if row.goes_with else ""
+        goes += f", which detached from [{fold_meshes(shown.left, meshes)}]" if shown is not None and shown.left else ""
         hits = "; ".join(
             f"[{fold_meshes(ranks, meshes)}] {'once' if int(count) == 1 else f'{count} times'}"
             for count, ranks in (shown.hits.items() if shown is not None else ())
         )
         hit = f": hit {hits}" if hits else ""
         moved = _moved(row.lines, meshes) if isinstance(row, BreakShown | BreakSet) else ""
-        waits = ", pending: nothing like that is loaded yet" if shown is not None and shown.pending else ""
+        waits = ", pending: that code is not loaded yet" if shown is not None and shown.pending else ""
         lines.append(f"{row.id}  {row.place}{moved}{condition} on {row.selection}{once}{goes}{waits}{hit}")
         lines += problems(shown.problems, meshes, "   ") if shown is not None else []
     return escaped("\n".join(lines))

@@ -99,7 +99,7 @@ def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
         code = lines[line]
         return Target(line, code.co_firstlineno, code.co_qualname)
     if line in over:
-        raise NoCodeError(f"line {line} is outside of every function, and has run already")
+        raise NoCodeError(f"line {line} is outside all functions and has already run")
     following = min((number for number in lines if number > line), default=0)
     if not following:
         last = max((*lines, *over), default=0)
@@ -120,7 +120,7 @@ def _between(line: int, above: tuple[int, CodeType | None], below: tuple[int, Co
     last, before = above
     following, after = below
     ends = f"{before.co_qualname} ends at line {last}, " if before is not None and not is_module(before) else ""
-    begins = "code goes on" if is_module(after) else f"{after.co_qualname} begins"
+    begins = "the next code is" if is_module(after) else f"{after.co_qualname} begins"
     start = following if is_module(after) else after.co_firstlineno
     return f"line {line} has no code and is in no function: {ends}{begins} at line {start}"
 

@@ -57,8 +57,8 @@ from meshrt.hooks.table import hooks
 __all__ = ["RankDebugger", "debugger_of", "load"]
 
 _PRICE = (
-    "Python 3.11 traces every call while breakpoints are set: calls cost 5 to 10 times as much, loops twice; what runs "
-    "already in other threads than the main one is not reached"
+    "Python 3.11 traces every call while breakpoints are set: calls take 5 to 10 times as long, loops twice as long; "
+    "code that already runs in threads other than the main thread does not stop"
 )
 
 

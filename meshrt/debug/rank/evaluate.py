@@ -82,13 +82,13 @@ class Evaluator:
         name, command = asked.actor, asked.command
         actor = next((actor for actor in self._services.actors() if actor.name == name), None)
         if actor is None or actor.instance is None:
-            state = "is not there yet, or has ended" if actor is not None else "is not on this rank"
+            state = "has not started yet, or has ended" if actor is not None else "is not on this rank"
             raise MeshError(f"actor {name!r} {state}")
         if command not in _COMMANDS:
-            raise MeshError(f"{command!r} cannot be asked of a running actor; {', '.join(_COMMANDS)} can")
+            raise MeshError(f"{command!r} does not work on a running actor; expected one of {', '.join(_COMMANDS)}")
         with self._lock:
             if len(self._running) >= _HANGING_MAX:
-                raise MeshError(f"{len(self._running)} expressions have not ended on this rank; no more are taken")
+                raise MeshError(f"{len(self._running)} expressions have not ended on this rank; no more are accepted")
             expression = _Expression(asked)
             self._running.add(expression)
         try:
@@ -158,7 +158,7 @@ class Evaluator:
                 expression.text = f"{type(problem).__name__}: {safe_text(problem, str)}".removesuffix(": ")
                 if type(problem) is NameError:
                     how = _how_to_stop(actor, expression.asked.label, expression.asked.ranks)
-                    expression.text += f" (it runs: {_known_to(actor)} are known; for locals: {how})"
+                    expression.text += f" (the actor is running: only {_known_to(actor)} are known; for locals: {how})"
         self._end(expression)
 
     @runs_lines
@@ -168,7 +168,7 @@ class Evaluator:
         code = awaiting.compiled(expression, "eval")
         if code is not None:
             how = _how_to_stop(actor, asked.label, asked.ranks)
-            raise SyntaxError(f"`await` works where an actor is stopped only; stop it ({how}) or call an endpoint")
+            raise SyntaxError(f"`await` works only in a stopped actor; stop the actor ({how}) or call an endpoint")
         value = eval(compile(expression.strip(), "<expression>", "eval"), namespace)
         if inspect.iscoroutine(value):
             value.close()
@@ -179,7 +179,7 @@ class Evaluator:
 
 def _known_to(actor: ActorState) -> str:
     by_value = actor.script is None and named_by_value(type(actor.instance))
-    return "`self`, its class and what that uses of the script" if by_value else "`self` and its module's names"
+    return "`self`, its class and what the class uses of the script" if by_value else "`self` and its module's names"
 
 
 def _how_to_stop(actor: ActorState, label: str, ranks: str) -> str:

@@ -82,7 +82,7 @@ class Handover:
 
     def orphan(self) -> None:
         """The IDE has ended: what it stopped stays stopped until another IDE attaches or the user resumes it."""
-        self.holder, self._orphaned = "an IDE that is gone", True
+        self.holder, self._orphaned = "an IDE that has disconnected", True
 
     def pass_on(self, holder: str, session: str = "") -> None:
         """Give the threads to another IDE that uses the same taker; what is stopped stays stopped."""
@@ -94,15 +94,15 @@ class Handover:
         """Return a note for a user who sets a breakpoint; "": the debugger controls the threads."""
         if not self.holder:
             return ""
-        until = "continue resumes those" if self._orphaned else "it leaves"
-        return f"{self.holder} has ranks here: breakpoints of the debugger are suspended there until {until}"
+        until = "continue resumes the ranks" if self._orphaned else "the IDE detaches"
+        return f"breakpoints of the debugger are suspended on ranks of {self.holder}, until {until}"
 
     def check(self) -> None:
         """Raise MeshError if the debugger does not control the threads."""
         if self._orphaned:
-            raise MeshError("it is stopped where an IDE that has disconnected has left it; continue resumes it")
+            raise MeshError("the rank is stopped in an IDE that has disconnected; continue resumes the rank")
         if self.holder:
-            raise MeshError(f"{self.holder} has this rank; stop and resume it there")
+            raise MeshError(f"the rank is attached to {self.holder}; stop and resume the rank there")
 
     @contextlib.contextmanager
     def entering(self) -> Iterator[None]:

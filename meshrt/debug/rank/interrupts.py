@@ -124,7 +124,7 @@ class Interrupts:
         session = self._sessions.of_thread(ident) if ident is not None else None
         if session is not None and session.stopped:
             if self.cancel_line(session, session.running):
-                return Interrupted("asked", f"at work on a line, {session.place()}")
+                return Interrupted("asked", f"running a line, {session.place()}")
             return Interrupted("stopped", str(session.place()))
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
         waits = actor.loop is not None and actor.serves is not None and not thread
@@ -132,8 +132,8 @@ class Interrupts:
         begins = actor.call is not None and not thread
         if ident is None or (frame is None and not waits and not begins):
             if thread:
-                raise MeshError(f"thread {thread!r} runs no Python code of the user's now")
-            return Interrupted("idle", "it waits for messages")
+                raise MeshError(f"thread {thread!r} is not running Python code of the user")
+            return Interrupted("idle", "the actor waits for messages")
         where = "in an await" if waits else "not in the user's code yet"
         if frame is not None:
             where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"

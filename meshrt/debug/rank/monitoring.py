@@ -136,7 +136,7 @@ class Monitor:
                 self._monitoring.use_tool_id(tool, "meshrt")
                 break
         else:
-            raise MeshError("other tools of this process (sys.monitoring) leave no number for the debugger")
+            raise MeshError("other tools of this process use all tool ids of sys.monitoring; the debugger needs one")
         self._tool = tool
         events = self._monitoring.events
         for event, callback in (

@@ -110,7 +110,7 @@ class Prompt:
     def _step(self, word: str, argument: str) -> object:
         if self.steps.post_mortem:
             self.pdb.error(
-                "nothing is left to step here: the endpoint has raised; `c` passes the exception to the caller"
+                "no code is left to step through: the endpoint has raised; `c` passes the exception to the caller"
             )
             return None
         frame = self.pdb.frame

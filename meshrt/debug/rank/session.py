@@ -148,7 +148,7 @@ class RankSession:
         """Stop here, unless a line that was typed has called ``breakpoint()``."""
         if self.prompt.is_open:
             self.console.write(
-                f"breakpoint() at {frame.f_code.co_filename}:{frame.f_lineno} passed over: this rank is at a prompt "
+                f"breakpoint() at {frame.f_code.co_filename}:{frame.f_lineno} ignored: this rank is at a prompt "
                 "(`debug EXPRESSION` steps into it)\n"
             )
             return

@@ -142,7 +142,7 @@ class Statements:
         for up in range(1, self._pdb.index + 1):
             code = self._pdb.frames[self._pdb.index - up][0].f_code  # its variables are not read: see `variables`
             if problem.name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
-                known = f"; {problem.name} is known {up} up, in {code.co_name}(): cast ACTOR ranks(...) u {up}"
+                known = f"; {problem.name} is known in {code.co_name}(): cast ACTOR ranks(...) u {up}"
                 break
         place = f"{frame.f_code.co_name}(), {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         return f" (looked up where the rank is stopped, in {place}{known})"

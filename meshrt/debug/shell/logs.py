@@ -112,10 +112,10 @@ class _Ended:
             there = ", ".join(sorted({name for name, _ in found}))
             if not there:
                 raise UsageError(
-                    "the program has ended, and no output of its ranks is kept: they had printed nothing, or "
-                    "the launcher that had started them has it"
+                    "the program has ended, and there is no output of its ranks: the ranks printed nothing, or "
+                    "the launcher that started the ranks has their output"
                 )
-            raise UsageError(f"the program has ended and left no output of a mesh {mesh!r}; there are meshes: {there}")
+            raise UsageError(f"the program has ended and has no output of a mesh {mesh!r}; there are meshes: {there}")
         chosen = []
         for (name, mesh_id), files in wanted.items():
             members = _by_number(ranks, files) if ranks else sorted(files)
@@ -203,7 +203,7 @@ def _follow(source: _Running, follower: Follower, actor: str, ranks: str, teller
         time.sleep(_LOOK)
     while _tell(follower, teller):
         pass
-    print(f"the program (pid {source.program.pid}) has ended", file=sys.stderr)
+    print(f"meshrt logs: the program (pid {source.program.pid}) has ended", file=sys.stderr)
 
 
 def _look_for_more(source: _Running, follower: Follower, actor: str, ranks: str) -> None:

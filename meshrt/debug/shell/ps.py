@@ -193,7 +193,7 @@ def _ranks_and_meshes(found: _Found, *, whole: bool) -> tuple[str, str]:
     total: Counter[str] = sum(counts.values(), Counter())
     meshes = [mesh for mesh in found.answer.status.meshes if mesh.mesh in counts]
     # The state says that a rank does not answer. If its host does not answer, the rank may run: that is added.
-    hosts = f" ({silence('host')}: they may run)" if any(silence("host") in mesh.silent for mesh in meshes) else ""
+    hosts = f" ({silence('host')}: may be running)" if any(silence("host") in mesh.silent for mesh in meshes) else ""
     return _counted(total) + hosts, "; ".join(map(_mesh, meshes)) or "none"
 
 
@@ -218,7 +218,7 @@ def _in_full(found: _Found, width: int | None, *, fold: bool) -> list[str]:
     counts = answer.states()
     for mesh in (mesh for mesh in answer.status.meshes if mesh.mesh in counts):
         lines.append(f"  {_mesh(mesh)}: ranks {_counted(counts.get(mesh.mesh, {}))}")
-        lines += [f"    gone: {fold_ranks(ranks)} ({how})" for how, ranks in mesh.gone.items()]
+        lines += [f"    ended: {fold_ranks(ranks)} ({how})" for how, ranks in mesh.gone.items()]
         lines += [f"    not answering: {fold_ranks(ranks)} ({why})" for why, ranks in mesh.silent.items()]
     lines += [f"  {line}" for line in _notes(answer.status)]
     rows, left_out = answer.listed.rows, answer.listed.left_out
@@ -228,7 +228,7 @@ def _in_full(found: _Found, width: int | None, *, fold: bool) -> list[str]:
 
 
 def _more(count: int) -> str:
-    return f"+{count} more that have left a failure within a day\n" if count else ""
+    return f"+{count} more with a failure within the last day\n" if count else ""
 
 
 def _failed_runs() -> tuple[list[Body], int]:

@@ -218,8 +218,10 @@ def test_listing() -> None:
         "+--------------+--------+-------------------------+------------+--------------------+------------+"
     )
     assert listing([]) == "nothing is stopped"
-    assert "stopped on an exception; `c` passes it to the caller: debugee 0-3" in listing(rows(4, state="post-mortem"))
-    assert "at work on 'n': debugee 0-3" in listing(rows(4, note="at work on 'n'"))
+    assert "stopped on an exception; `c` passes the exception to the caller: debugee 0-3" in listing(
+        rows(4, state="post-mortem")
+    )
+    assert "running 'n': debugee 0-3" in listing(rows(4, note="running 'n'"))
 
 
 def test_long_listings_fold() -> None:
@@ -273,10 +275,10 @@ def test_what_has_no_answer_is_said() -> None:
         "-> x",
         "[1]",
         "2 ranks of debugee (2-3): resumed",
-        "rank 4 of debugee: gone (was killed by SIGKILL)",
+        "rank 4 of debugee: ended (was killed by SIGKILL)",
         "2 ranks of debugee (5,7): not stopped",
         "[8] --Return--",
-        "rank 8 of debugee: went on to the end of the endpoint",
+        "rank 8 of debugee: endpoint finished",
     ]
     assert answers.sent == 6
 

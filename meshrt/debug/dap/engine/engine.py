@@ -70,7 +70,7 @@ class Engine:
         """Trace all threads, and serve DAP at the socket that is returned. Raises MeshError: another one does."""
         pydevd = self._pydevd
         if pydevd.get_global_debugger() is not None:
-            raise MeshError("pydevd, the engine of debugpy and PyCharm, has this process already; expected a free one")
+            raise MeshError("pydevd, the engine of debugpy and PyCharm, already debugs this process")
         _check_tool()
         if TRACES:
             self._users_traces = UsersTraces()
@@ -261,4 +261,4 @@ def _check_tool() -> None:
     monitoring = cast(SysMonitoring, getattr(sys, "monitoring"))  # noqa: B009  # Python 3.11 has none
     other = monitoring.get_tool(monitoring.DEBUGGER_ID)
     if other not in (None, "pydevd"):
-        raise MeshError(f"{other!r} has sys.monitoring's tool for debuggers ({monitoring.DEBUGGER_ID}) in this rank")
+        raise MeshError(f"{other!r} uses sys.monitoring's debugger id ({monitoring.DEBUGGER_ID}) in this rank")

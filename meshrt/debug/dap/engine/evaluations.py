@@ -161,7 +161,7 @@ def interrupt(services: RankServices, say: Callable[[str], None], latest: int) -
             quiet = 0.0
             if not told:
                 told = True
-                say("what is being evaluated is interrupted, as it has not ended")
+                say("the running evaluation is interrupted")
         elif quiet >= _QUIET:
             return
         if threading.main_thread().ident in idents:
@@ -169,7 +169,7 @@ def interrupt(services: RankServices, say: Callable[[str], None], latest: int) -
                 services.signal_main()
                 services.interject(lambda _waited: evaluations.break_here(None))
             except MeshError as error:
-                say(f"what is evaluated here cannot be interrupted: {error}")
+                say(f"the running evaluation cannot be interrupted: {error}")
                 return
         quiet += pause
         services.call_later(pause, lambda: attempt(min(2 * pause, _AGAIN_MAX)))

@@ -69,7 +69,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)[:_LONGEST]
     except BaseException as problem:  # it is the user's, as the error is
-        return f"(its text raises {type(problem).__name__})"
+        return f"(str() of the error raises {type(problem).__name__})"
 
 
 #: The expressions of this process.

@@ -82,8 +82,8 @@ def load() -> Pydevd:
     except (AttributeError, ImportError) as error:
         found = sys.modules["debugpy"].__version__
         raise MeshError(
-            f"debugpy {found} is not as this meshrt knows it ({error}); "
-            f"to install one that is: {install_command(f'debugpy=={KNOWN}')}"
+            f"debugpy {found} is not compatible with this meshrt ({error}); "
+            f"to install a compatible version: {install_command(f'debugpy=={KNOWN}')}"
         ) from error
     _loaded.pydevd = pydevd
     return pydevd

@@ -38,7 +38,7 @@ from meshrt.inspect.visibility import is_generated
 
 __all__ = ["patch", "replace_idle", "watch"]
 
-_INTERRUPTED = "KeyboardInterrupt: it has been interrupted, as the rank was to go on"
+_INTERRUPTED = "KeyboardInterrupt: the evaluation was interrupted because the rank was resumed"
 
 
 def patch(pydevd: Pydevd, api: ApiClass) -> None:
@@ -213,7 +213,7 @@ def _answer_all(comm: Comm, requests: Requests) -> None:
     def unknown(self: object, name: str) -> Callable[[Debugger, EngineRequest], object]:
         if not _is_handler(name):
             raise AttributeError(name)
-        return lambda _debugger, request: _refusal(comm, request, f"{request.command} is not for debugpy's engine")
+        return lambda _debugger, request: _refusal(comm, request, f"debugpy's engine has no {request.command}")
 
     setattr(processor, "__getattr__", unknown)  # noqa: B010  # it has none yet
 
@@ -227,7 +227,7 @@ def _careful(comm: Comm, handle: Callable[..., object]) -> Callable[..., object]
         try:
             return handle(self, debugger, request)
         except Exception as error:  # of its own: it must not end for what an IDE sends
-            why = f"its arguments are not valid for debugpy's engine ({type(error).__name__}: {error})"
+            why = f"the arguments are not valid for debugpy's engine ({type(error).__name__}: {error})"
             return _refusal(comm, request, f"{request.command}: {why}")
 
     return handler

@@ -73,9 +73,9 @@ class Channel:
             return
         data = encode(message)
         if len(data) > MESSAGE_MAX:
-            why = f"{len(data) >> 20} MiB, and an IDE is sent {MESSAGE_MAX >> 20} MiB at most: look at a part of it"
+            why = f"message of {len(data) >> 20} MiB, the limit is {MESSAGE_MAX >> 20} MiB: show a part of the value"
             if message["type"] != "response":
-                self.tell(Said, f"an event is left out: {why}")
+                self.tell(Said, f"an event was not sent: {why}")
                 return
             data = encode(failure({"seq": message["request_seq"], "command": message["command"]}, why))
         for start in range(0, len(data), _CHUNK):

@@ -33,7 +33,7 @@ class RankIde:
         if pump is None:
             self._begin(asked)
         elif self._next is not None or (pump.channel and not pump.leaving):
-            raise MeshError("an IDE is attached to this rank already")
+            raise MeshError("an IDE is already attached to this rank")
         else:
             if not pump.leaving:
                 self._debugger.handover.pass_on(asked.ide, asked.session)  # first: the end of the pump takes it back
@@ -46,7 +46,7 @@ class RankIde:
         pump.begin()
         place = self._debugger.handover.give(asked.ide, pump, asked.session)
         if place:
-            text = f"is stopped at a prompt of the debugger, {place}; the IDE gets it when it resumes there"
+            text = f"is stopped at a prompt of the debugger, {place}; the IDE takes control when the rank resumes"
             self._services.report(Waiting(asked.channel, text))
 
     def data(self, asked: ToEngine) -> Nothing:

@@ -88,20 +88,20 @@ class Pause:
             return
         if not self._kicks and not self._said and not stopped:
             self._said = True
-            when = "at the next line of Python that runs, unless mesh c takes that back"
-            self._say(f"not paused yet: {self._running()}; it stops {when}")
+            when = "at the next line of Python code, unless mesh c cancels the pause"
+            self._say(f"not paused yet: {self._running()}; the rank stops {when}")
 
     def _running(self) -> str:
         calls = self._services.current_calls()
         if not calls:
-            return "no endpoint runs"
+            return "no endpoint is running"
         call = calls[-1]
         what = f"{call.endpoint}() of {call.actor}"
         first = next((actor.name for actor in self._services.actors()), call.actor)
         if call.actor != first:
-            only = f"only the first actor of a rank ({first}) can be stopped in the middle of what it waits for"
-            return f"{what} waits, or is in C code, on a thread of its own; {only}"
-        return f"{what} is in C code, or awaits"
+            only = f"only the first actor of a rank ({first}) can be stopped while it waits"
+            return f"{what} waits or is in C code, on its own thread; {only}"
+        return f"{what} is in C code or in an await"
 
 
 class Passing:

@@ -39,7 +39,7 @@ from meshrt.transport.threads import RuntimeThread
 __all__ = ["GONE", "Pump"]
 
 #: Why it ends if the IDE has said no goodbye.
-GONE = "the IDE is gone"
+GONE = "the IDE has disconnected"
 
 #: The most bytes that one read takes from the engine.
 _CHUNK = 128 << 10

@@ -37,7 +37,7 @@ class UnixAdmission:
 
     def ask(self, sock: socket.socket, answer: Answer) -> None:
         """See `Admission`."""
-        answer("" if same_user(sock) else "it is a process of another user")
+        answer("" if same_user(sock) else "the peer is a process of another user")
 
 
 class LoopbackAdmission:
@@ -60,7 +60,7 @@ class LoopbackAdmission:
         try:
             connection = Connected.of(sock)
         except OSError:
-            answer("it has left")
+            answer("the peer has disconnected")
             return
         self._asked.append((connection, answer, 0))
         if self._looking is None:
@@ -75,7 +75,7 @@ class LoopbackAdmission:
                 owners = await self._loop.run_in_executor(None, self._table.owners, sought)
             except (OSError, ValueError, IndexError) as error:
                 for _, answer, _ in asked:
-                    answer(f"its user cannot be found: {error}")
+                    answer(f"the user of the peer cannot be found: {error}")
                 continue
             for (connection, answer, looks), owner in zip(asked, owners, strict=True):
                 if owner is None and looks + 1 < _LOOKS:
@@ -87,5 +87,5 @@ class LoopbackAdmission:
 
 def _problem(owner: int | None) -> str:
     if owner is None:
-        return "no living process has the other end of the connection"
-    return "" if owner in (os.geteuid(), 0) else f"it is a process of another user (uid {owner})"
+        return "no running process owns the other end of the connection"
+    return "" if owner in (os.geteuid(), 0) else f"the peer is a process of another user (uid {owner})"

@@ -138,7 +138,7 @@ class RankLink:
             await asyncio.wait([asking], timeout=SILENT_SECONDS)
             if not asking.done():
                 why = "C code holds its GIL, or a signal has stopped it"
-                self.watcher.said(f"{self.rank.name} does not answer ({why}); it joins when it does")
+                self.watcher.said(f"{self.rank.name} does not answer ({why}); the rank joins when it answers")
                 on_silent()
             await asking
             self.answered = True
@@ -221,7 +221,7 @@ class RankLink:
         self.pausing = False
         self.stops.clear()
         self.evaluating.clear()
-        error = DebugAdapterError(why or f"{self.rank.name} has been left")
+        error = DebugAdapterError(why or f"the IDE has detached from {self.rank.name}")
         for future in (self._opened, *self._waiting.clear()):
             if future is not None and not future.done():
                 future.set_exception(error)

@@ -19,7 +19,7 @@ def show(given: Arguments) -> int:
     if given["stdio"]:
         return _run_stdio(given)
     if given["socket"] and (given["no_serve"] or given["write_launch_json"]):
-        raise UsageError("launch.json names a port; a unix socket has no entry there")
+        raise UsageError("an entry of launch.json contains a port; an entry for a unix socket is not possible")
     from meshrt.debug.dap.router import serving  # start-up: a process that an IDE starts for a rank needs none of it
 
     if given["no_serve"]:
@@ -30,10 +30,10 @@ def show(given: Arguments) -> int:
 
 def _run_stdio(given: Arguments) -> int:
     if given["socket"] or given["port"] is not None:
-        raise UsageError("--stdio needs no --port and no --socket: an IDE starts it, and speaks to it through pipes")
+        raise UsageError("--stdio excludes --port and --socket: the IDE communicates with meshrt dap through pipes")
     if given["no_serve"] or given["write_launch_json"]:
         if given["run"]:
-            raise UsageError('the entry is for any program; where several run, "meshRun" in it names one')
+            raise UsageError('the entry works for any program; "meshRun" in the entry chooses one of several')
         from meshrt.debug.dap.router import serving  # start-up: as above
 
         serving.show_adapter_entry(given["write_launch_json"])

@@ -120,14 +120,14 @@ class Connection(asyncio.Protocol):
         if not problem and len(unproved) >= _UNPROVED_MAX:
             oldest = next((each for each in unproved if not each.delayed), None)
             if oldest is None:
-                problem = "too many others have shown wrong tokens"
+                problem = "too many connections with wrong tokens"
             else:
-                oldest.drop("too many others wait")
+                oldest.drop("too many connections are waiting")
         if problem:
             self.drop(problem)
             return
         unproved[self] = None
-        self._deadline = asyncio.get_running_loop().call_later(_UNPROVED_SECONDS, self.drop, "it has not attached")
+        self._deadline = asyncio.get_running_loop().call_later(_UNPROVED_SECONDS, self.drop, "no attach in time")
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
         elif self._over:
             self._after_end(message)
         elif self._view is not None and message.get("command") in ("attach", "launch", "initialize"):
-            why = "this connection has a session already; expected a connection of its own for each session"
+            why = "this connection already has a session; each session needs its own connection"
             self.write(failure(message, why))
         elif self._view is not None:
             self._view.receive(message)
@@ -271,11 +271,11 @@ class Connection(asyncio.Protocol):
         proof = shown.encode("utf-8", "backslashreplace")
         if not expected or hmac.compare_digest(proof, expected.encode()):
             return
-        how = "each start of meshrt dap has a token of its own, and meshrt dap --write-launch-json writes it"
+        how = "each start of meshrt dap makes a new token; meshrt dap --write-launch-json writes the token"
         if not shown:
             raise AuthenticationError(f"meshToken is missing; {how}")
         self._sessions.refusals.note("an IDE", AuthenticationError("a wrong token"))
-        raise _WrongToken(f"meshToken is not that of this meshrt dap; {how}")
+        raise _WrongToken(f"meshToken is not the token of this meshrt dap; {how}")
 
     def _unlist(self) -> None:
         """Remove this connection from the unproved ones."""

@@ -36,16 +36,16 @@ __all__ = ["Console", "hint", "mesh_line"]
 #: The word before a line for the debugger where Python is expected as well: ``mesh where``.
 _MESH = "mesh"
 
-_PAST = {"next": "stepping", "stepIn": "stepping in", "stepOut": "stepping out", "continue": "going on"}
+_PAST = {"next": "stepping", "stepIn": "stepping in", "stepOut": "stepping out", "continue": "continuing"}
 _VALUES = ("p", "print", "pp")
 #: Seconds for the value of an expression.
 _SECONDS = 10.0
 #: What the user of an IDE has to know of a command of the prompt.
-_BREAK = "ranks in the IDE stop at the breakpoints of the editor, not at this one; it is deleted when the IDE detaches"
+_BREAK = "attached ranks stop only at breakpoints of the editor; this breakpoint is deleted when the IDE detaches"
 _NOTES = {
     "break": _BREAK,
     "tbreak": _BREAK,
-    "postmortem": "it is for prompts, and stays when the IDE detaches; in the IDE its own exception settings are used",
+    "postmortem": "the mode is for prompts and stays after the IDE detaches; the IDE uses its own exception settings",
 }
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def hint(line: str, rank: str) -> str:
     command = COMMANDS.get(word) if word else None
     if OWN.get(word) is None and (command is None or not command.offer & (Offer.CONSOLE | Offer.PROMPT)):
         return ""
-    return f"meshrt: this is Python of {rank}; for the mesh, the line begins with it: mesh {word}"
+    return f"meshrt: this console runs Python on {rank}; the command for the mesh is: mesh {word}"
 
 
 def _note(line: str) -> str:
@@ -193,17 +193,17 @@ class Console:
             running = {key: link for key, link in links.items() if not link.stops}
             busy = {key: link for key, link in links.items() if link.stops and link.evaluating}
             if not running and not busy:
-                return "nothing runs that the IDE has" if links else "the IDE has no ranks"
+                return "no attached rank is running" if links else "no rank is attached"
             asked = {key: link.request("pause", {"threadId": 1}) for key, link in {**running, **busy}.items()}
             paused = await _each(asked)
             said = [f"{self._names.of(running)}: asked to pause"] if running else []
             if busy:
-                said.append(f"{self._names.of(busy)}: what is being evaluated is interrupted")
+                said.append(f"{self._names.of(busy)}: the running evaluation is interrupted")
             return "\n".join(said) + self._silent(paused)
         stopped = {key: link for key, link in links.items() if link.stops}
         pausing = {key: link for key, link in links.items() if link.pausing and command == "continue"}
         if not stopped and not pausing:
-            return "nothing is stopped in the IDE"
+            return "no rank is stopped in the IDE"
         asks = {
             # After `continue`, the IDE shows the next stop, whichever rank the user looks at.
             key: link.resume(
@@ -216,7 +216,7 @@ class Console:
         answers = await _each(asks)
         said = [f"{self._names.of(stopped)}: {_PAST[command]}"] if stopped else []
         if pausing:
-            said.append(f"{self._names.of(pausing)}: not to pause any more")
+            said.append(f"{self._names.of(pausing)}: pause cancelled")
         return "\n".join(said) + self._silent(answers)
 
     async def _values(self, expression: str, stopped: Mapping[Key, RankLink]) -> str:
@@ -224,7 +224,7 @@ class Console:
         answers = await _each({key: _evaluate(stopped[key], expression) for key in sorted(stopped)}, _SECONDS)
         classes = by_key((text, key) for key, text in answers.said.items())
         shown = "\n".join(f"[{self._names.numbers(keys)}] {cut(text)}" for text, keys in classes.items())
-        return shown + self._silent(answers, "; mesh pause interrupts what does not end")
+        return shown + self._silent(answers, "; mesh pause interrupts the evaluation")
 
     def _silent(self, answers: Answers[Key, Any], hint: str = "") -> str:
         return f"\n{self._names.of(answers.silent)}: no answer yet{hint}" if answers.silent else ""

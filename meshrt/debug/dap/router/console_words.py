@@ -10,28 +10,28 @@ from meshrt.errors import UsageError
 
 __all__ = ["OWN", "REQUESTS", "check", "console_help"]
 
-_HERE = (ranks("only these of the ranks that the IDE has"),)
+_HERE = (ranks("only these of the attached ranks"),)
 #: Those of pdb, and what an IDE has a button for.
 OWN: AnyTable = Table(
     (
-        Command("n", "step ranks that are stopped in the IDE, over calls", arguments=_HERE, aliases=("next",)),
-        Command("s", "step ranks that are stopped in the IDE, into a call", arguments=_HERE, aliases=("step",)),
-        Command("r", "step ranks that are stopped in the IDE, out of a function", arguments=_HERE, aliases=("return",)),
+        Command("n", "step over calls, on ranks that are stopped in the IDE", arguments=_HERE, aliases=("next",)),
+        Command("s", "step into a call, on ranks that are stopped in the IDE", arguments=_HERE, aliases=("step",)),
+        Command("r", "step out, on ranks that are stopped in the IDE", arguments=_HERE, aliases=("return",)),
         Command(
             "c",
-            "resume ranks that are stopped in the IDE, and cancel a pause that has not taken effect yet",
+            "resume ranks that are stopped in the IDE, and cancel a pause that has not stopped a rank yet",
             arguments=_HERE,
             aliases=("cont", "continue"),
             details=(
-                "With an actor, `continue ACTOR [ranks(...)]`, or while no rank is stopped in the IDE, it resumes "
-                "ranks that are stopped at prompts."
+                "With an actor (`continue ACTOR [ranks(...)]`), or while no rank is stopped in the IDE, it resumes the "
+                "ranks at prompts."
             ),
         ),
         Command(
             "pause",
-            "stop running ranks of the IDE where they are",
+            "stop attached ranks where they are",
             arguments=_HERE,
-            details="An expression that such a rank evaluates is interrupted.",
+            details="A running evaluation on a stopped rank is interrupted.",
         ),
     )
 )
@@ -40,8 +40,8 @@ REQUESTS = {"n": "next", "s": "stepIn", "r": "stepOut", "c": "continue", "pause"
 #: Commands of the prompt: those for ranks that the IDE does not have, and those that are not valid here.
 _OUTSIDE = ("attach", "interrupt")
 _NOT_HERE = {
-    "wait": "wait is for the prompt: an IDE shows which ranks stop, and this console could run no other line meanwhile",
-    "quit": "quit is for the prompt: this console ends with the debug session; Disconnect ends the session",
+    "wait": "wait works only at the prompt: an IDE shows stops itself, and the wait would block this console",
+    "quit": "quit works only at the prompt: this console ends with its session; Disconnect ends the session",
 }
 
 
@@ -58,11 +58,13 @@ def console_help(topic: str = "") -> str:
         return OWN.help(topic, Offer.CONSOLE)
     check(topic)
     if is_pdb_word(topic):
-        raise UsageError(f"{topic!r} is a command of pdb: it works at the prompt of a stopped rank, after `attach`")
+        raise UsageError(
+            f"{topic!r} is a command of pdb, for a rank that is stopped at a prompt: attach to the rank first"
+        )
     if topic:
         return COMMANDS.help(topic, Offer.CONSOLE)
     shown = [command for command in COMMANDS.offered(Offer.CONSOLE) if OWN.get(command.name) is None]
-    lines = ["ranks that the IDE has, all or some of them:", *overview(OWN.all())]
+    lines = ["ranks that are attached to the IDE, all or some of them:", *overview(OWN.all())]
     lines += ["all ranks:", *overview(each for each in shown if each.name not in _OUTSIDE)]
-    lines += ["ranks that the IDE does not have:", *overview(each for each in shown if each.name in _OUTSIDE)]
-    return "\n".join([*lines, "`help WORD` shows the usage of a command"])
+    lines += ["ranks that are not attached to the IDE:", *overview(each for each in shown if each.name in _OUTSIDE)]
+    return "\n".join([*lines, "`help COMMAND` shows the syntax of a command"])

@@ -54,7 +54,7 @@ def answer_before_attach(request: Message) -> tuple[Message, bool]:
         case "launch":
             return failure(request, 'launch is not supported; set "request": "attach" in the entry'), True
         case command:
-            return failure(request, f"{command} before attach"), True
+            return failure(request, f"{command} was sent before attach"), True
 
 
 def _check_ide(arguments: Fields) -> None:

@@ -78,7 +78,7 @@ def write_launch_json(folder: Path, ours: Fields) -> Path:
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
         edited = _with_entry(text if text.strip(_BOM).strip() else _EMPTY, ours)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not a launch.json ({error}); it was left as it is") from None
+        raise UsageError(f"{path} is not a launch.json ({error}); the file was not changed") from None
     if edited != text:
         path.parent.mkdir(exist_ok=True)
         write_atomic(path, edited, private=True, durable=True)  # there may be a token in it

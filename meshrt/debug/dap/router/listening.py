@@ -33,7 +33,7 @@ def listen_at_port(port: int, table: LoopbackTable) -> socket.socket:
         listener.close()
         owner = table.listener(port) if error.errno == errno.EADDRINUSE else None
         whose = "" if owner is None or owner == os.geteuid() else f" by another user (uid {owner}): attach no IDE to it"
-        raise OSError(f"port {port} cannot be listened at: {error.strerror}{whose}; --port 0 takes any") from error
+        raise OSError(f"cannot listen at port {port}: {error.strerror}{whose}; --port 0 chooses a free port") from error
     return listener
 
 
@@ -51,10 +51,10 @@ def listen_at_path(path: Path) -> socket.socket:
     try:
         return listening_socket(str(path))
     except FileNotFoundError:
-        raise UsageError(f"{path} cannot be made: there is no directory {path.parent}") from None
+        raise UsageError(f"{path} cannot be created: there is no directory {path.parent}") from None
     except OSError as error:
         # One that is too long has no number, and so no text of the system's.
-        raise OSError(f"{path} cannot be listened at: {error.strerror or error}") from error
+        raise OSError(f"cannot listen at {path}: {error.strerror or error}") from error
 
 
 def remove_left_over(paths: Iterable[Path]) -> None:

@@ -14,7 +14,7 @@ __all__ = ["RUNNING", "SECONDS", "SILENT", "WHY_NOT", "Member", "Place", "Printe
 #: Seconds that an engine has for an answer: a rank in C code does not answer.
 SECONDS = 10.0
 #: Why it may give none.
-WHY_NOT = "the rank is in C code, or at work on what it was asked (mesh pause interrupts that)"
+WHY_NOT = "the rank is in C code or evaluating (mesh pause interrupts the evaluation)"
 #: (file, line, function) of each stack frame, the outermost first. `RUNNING`: not stopped. `SILENT`: no answer.
 Place = tuple[tuple[str, int, str], ...]
 RUNNING: Place = ()

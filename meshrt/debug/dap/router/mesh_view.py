@@ -24,11 +24,11 @@ __all__ = ["MOST_SESSIONS", "MeshView"]
 #: The most sessions in one window; the user could not work with more.
 MOST_SESSIONS = 64
 _TOO_MANY = (
-    f"a session for each would be more than {MOST_SESSIONS}; choose some with meshRanks, or set meshView to 'threads'"
+    f"at most {MOST_SESSIONS} ranks get a session each; choose ranks with meshRanks, or set meshView to 'threads'"
 )
 _GREETING = (
-    "this console is for all of them: where, p ACTOR EXPRESSION, n, c, pause, help, ... "
-    "In the console of a rank such a line begins with mesh: mesh where"
+    "this console runs commands for all of them: where, p ACTOR EXPRESSION, n, c, pause, help, ... "
+    "In the console of a rank, a command begins with mesh: mesh where"
 )
 
 
@@ -77,15 +77,14 @@ class MeshView(RootView):
         try:
             found = await self.program.which(self.configuration.mesh, self.configuration.ranks)
             if len(found) > MOST_SESSIONS:
-                raise UsageError(f"{len(found)} ranks, and {_TOO_MANY}")
+                raise UsageError(f"{len(found)} ranks are too many: {_TOO_MANY}")
             for rank in found:
                 self._names.meet(rank)
             # Each would be refused, and an IDE shows a dialog for each.
             taken = [rank for rank in found if rank.ide]
-            them = "it" if len(taken) == 1 else "them"
-            self._taken = f"{self._names.of(rank.key for rank in taken)}: another window has {them}" if taken else ""
+            self._taken = f"{self._names.of(rank.key for rank in taken)}: another window is attached" if taken else ""
             if taken and len(taken) == len(found):
-                raise UsageError(f"{self._taken}, through {taken[0].ide}; meshRanks chooses others")
+                raise UsageError(f"{self._taken}, through {taken[0].ide}; meshRanks chooses other ranks")
         except (MeshError, ConnectionError) as error:
             self._peer.write(failure(request, str(error)))
             self._peer.hang_up()
@@ -172,7 +171,7 @@ class MeshView(RootView):
         if len(self._announced - {rank.key}) >= MOST_SESSIONS:
             if not self._full:
                 self._full = True
-                self.said(f"meshrt: {rank.name}, and what is born after it, has no session: {_TOO_MANY}")
+                self.said(f"meshrt: no session for {rank.name} and for later ranks: {_TOO_MANY}")
             return
         self._announced.add(rank.key)
         number = self._number_of(rank.key)
@@ -193,4 +192,4 @@ class MeshView(RootView):
         if rank.key in self._refusing:
             self._refusing.discard(rank.key)
         else:
-            self.said(f"meshrt: the IDE opens no session for {rank.name}: {answer.get('message') or 'it refuses'}")
+            self.said(f"meshrt: the IDE opened no session for {rank.name}: {answer.get('message') or 'refused'}")

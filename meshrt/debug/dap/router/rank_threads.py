@@ -24,8 +24,8 @@ __all__ = ["ROWS_FROM", "RankThreads"]
 #: Above so many ranks a row is a class of them.
 ROWS_FROM = 32
 _GREETING = (
-    "lines that begin with mesh are for all of them: mesh where, mesh p ACTOR EXPRESSION, mesh n, mesh c, mesh pause, "
-    "mesh help, ..."
+    "lines that begin with mesh are commands for all of them: mesh where, mesh p ACTOR EXPRESSION, mesh n, mesh c, "
+    "mesh pause, mesh help, ..."
 )
 
 
@@ -98,7 +98,7 @@ class RankThreads:
         self.shown = RowEvents(self._peer, self.members, self._names, self.ids.unused)
         threads.withdraw()
         if threads.begun:
-            what = "from here on a thread is a class of ranks with equal stacks"
+            what = "from now on, one thread stands for all ranks with equal stacks"
             self._said(f"meshrt: more than {ROWS_FROM} ranks: {what}")
             self.shown.begin()
         for member in self.members.values():
@@ -119,12 +119,10 @@ class RankThreads:
         """Return the ranks of a thread of this session, and their threads. Raises UsageError."""
         found = self.shown.at(number or 0)
         if found is None:
-            raise UsageError(f"there is no thread {number or 0} any more")
+            raise UsageError(f"thread {number or 0} no longer exists")
         silent = [member.rank.key for member, _ in found if not member.ready]
         if silent:
-            raise UsageError(
-                f"no answer of {self._names.of(silent)} yet; nothing can be asked for there until it joins"
-            )
+            raise UsageError(f"no answer from {self._names.of(silent)} yet; requests are refused until then")
         return found
 
     def stopped(self) -> list[tuple[Member, int]]:
@@ -167,7 +165,7 @@ class RankThreads:
         for (key, _), error in answers.refused.items():
             self._said(f"meshrt: {names[key]}: {error}")
         for key, _ in answers.silent:
-            self._said(f"meshrt: {names[key]} does not answer: {WHY_NOT}; {command} when it does")
+            self._said(f"meshrt: {names[key]} does not answer: {WHY_NOT}; {command} is done when the rank answers")
 
     # -- one thread, source, frame or variable
 
@@ -191,7 +189,7 @@ class RankThreads:
             member = self.members.get(found[0])
             more = {"sourceReference": found[1], "source": {**source, "sourceReference": found[1]}}
         if member is None:
-            raise UsageError("its rank has ended")
+            raise UsageError("the rank of this source has ended")
         return await self._ask(member, message, more)
 
     async def ask_about(self, kind: str, number: int | None, message: Message) -> Fields:
@@ -203,7 +201,7 @@ class RankThreads:
         found = self.ids.there(number or 0, kind)
         member = self.members.get(found[0]) if found is not None else None
         if found is None or member is None:
-            raise UsageError("this was of a stop that is over" if number else "no rank is chosen")
+            raise UsageError("this belongs to an earlier stop" if number else "no rank is chosen")
         return await self._ask(member, message, {kind: found[1]})
 
     async def _ask(self, member: Member, message: Message, there: Fields) -> Fields:

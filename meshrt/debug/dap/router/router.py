@@ -67,7 +67,7 @@ class Router(Sessions):
     async def close(self) -> None:
         """Leave the program; stopped ranks resume. Returns when the IDEs have said goodbye, or after a time-out."""
         if not self.over:
-            self._end("meshrt dap has been ended; the ranks go on without it")
+            self._end("meshrt dap has ended; the ranks continue without the IDE")
             with contextlib.suppress(MeshError, ConnectionError, TimeoutError):  # it ends just now: so do its ranks
                 async with asyncio.timeout(GOODBYE_SECONDS):
                     await self.link.ask(Release())
@@ -95,7 +95,7 @@ class Router(Sessions):
             found = self._views.get(configuration.session)
             mesh = found if isinstance(found, MeshView) else None
             if configuration.session and mesh is None:
-                raise UsageError("the session of the mesh, which has announced this one, is over")
+                raise UsageError("the session of the mesh that announced this session has ended")
             rank = (mesh.ranks.get(key) if mesh is not None else None) or Rank(*key, f"rank {key[1]}")
             view = RankView(peer, configuration, rank, mesh)
             if mesh is not None:

@@ -39,7 +39,7 @@ def serve(run: str, port: int | None, path: Path | None, folder: Path | None) ->
         UsageError, NoProgram, MeshError, OSError: It cannot.
     """
     if folder is not None and not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}; a program is named first: meshrt dap RUN --write-launch-json")
+        raise UsageError(f"there is no folder {folder}; the program comes first: meshrt dap RUN --write-launch-json")
     program = choose(run, how="meshrt dap RUN")
     return asyncio.run(_serve(program, port, path, folder))
 
@@ -82,7 +82,7 @@ async def _serve(program: Program, wanted: int | None, path: Path | None, folder
         sys.stdout.flush()
         await over.wait()
         server.close()
-        print("the program has ended" if router.over else "left; ranks that were stopped in the IDE resume")
+        print("the program has ended" if router.over else "meshrt dap ends; ranks that were stopped in the IDE resume")
         await router.close()
     return ExitCode.OK
 
@@ -135,6 +135,6 @@ def _served(program: Program, wanted: int | None) -> tuple[int, str]:
         found = {each.port: each.token for each in connection.ask(Ports()).ports}
     port = next(iter(found)) if wanted is None and len(found) == 1 else (DEFAULT_PORT if wanted is None else wanted)
     if port not in found:
-        others = f"; one is at {', '.join(map(str, sorted(found)))}" if found else ""
+        others = f"; it listens at {', '.join(map(str, sorted(found)))}" if found else ""
         raise UsageError(f"no meshrt dap of pid {program.pid} listens at port {port}{others}; meshrt dap starts one")
     return port, found[port]

@@ -53,9 +53,9 @@ class _Breakpoint:
         if not self.ranks:
             notes.append("no rank is attached")
         if good and bad:
-            notes.append(f"not in {self.names.of(bad)}")
+            notes.append(f"not set in {self.names.of(bad)}")
         if silent:
-            notes.append(f"no answer yet of {self.names.of(silent)}")
+            notes.append(f"no answer yet from {self.names.of(silent)}")
         if notes:
             shown["message"] = "; ".join(notes)
         return {key: value for key, value in shown.items() if value is not None}

@@ -85,5 +85,5 @@ class Sources:
             except (MeshError, ConnectionError):
                 text = None  # what the engine has is shown
         if text is None and number >= _FIRST:
-            raise UsageError(f"{path or 'this source'} is not on this machine, and not on that of the script")
+            raise UsageError(f"{path or 'this source'} is neither on this machine nor on the machine of the script")
         return text

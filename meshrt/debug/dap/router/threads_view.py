@@ -193,7 +193,7 @@ class ThreadsView(RootView):
             return
         await asyncio.sleep(_GOODBYE)  # when all are free the connection ends, and this with it
         if self._members:
-            self.said(f"meshrt: {self._names.of(self._members)}: detached, and not released yet")
+            self.said(f"meshrt: {self._names.of(self._members)}: detached; no answer to the disconnect yet")
             self._give_up(set(self._members))
             self._hang_up_if_left()
 

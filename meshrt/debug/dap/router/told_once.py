@@ -33,9 +33,9 @@ _NAMED = {
     "log": "the log point",
 }
 _FIRST = {
-    "condition": "raises, and counts as false ({expression})",
-    "hits": "raises, and counts as false ({expression})",
-    "log": "says nothing, as it raises",
+    "condition": "raises an exception and counts as false ({expression})",
+    "hits": "raises an exception and counts as false ({expression})",
+    "log": "prints nothing because it raises an exception",
 }
 
 

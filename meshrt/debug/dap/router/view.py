@@ -79,7 +79,7 @@ class View(ABC):
             self.write(failure(message, str(error) or f"no answer within {SECONDS:g} s; {WHY_NOT}"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # What an IDE sends must not end the session.
-            self.write(failure(message, f"{message['command']}: its arguments are not those of DAP ({error!r})"))
+            self.write(failure(message, f"{message['command']}: the arguments are not valid DAP ({error!r})"))
         else:
             if answer is not LATER:
                 self.write(response(message, answer))

@@ -14,7 +14,7 @@ from tests.unit.debug.root_fakes import FakeRoot
         ("five", "'five' is not a rank; expected its number or its coordinates: attach debugee 0, "
                  "or attach debugee hosts=0,gpus=0"),
         ("9", "rank 9 does not exist: there are 8 ranks"),
-        ("0,1", "attach takes one rank; '0,1' denotes 2"),
+        ("0,1", "attach needs exactly one rank; '0,1' selects 2"),
         ("blocked", "this selects no rank of {hosts=2,gpus=4}"),
         ("3", "debugee rank 3 is not stopped; to stop it: "),
     ],

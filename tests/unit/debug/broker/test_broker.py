@@ -58,7 +58,7 @@ def test_reminders_while_nobody_looks(root: FakeRoot) -> None:
     root.stop(0)
     root.advance(1)
     root.advance(30)
-    assert root.said[1].startswith("still: rank 0 of debugee stopped at actors.py:16 (work), for ")
+    assert root.said[1].startswith("reminder: rank 0 of debugee stopped at actors.py:16 (work), for ")
     me = root.terminal()
     root.advance(600)
     assert len(root.said) == 2
@@ -196,7 +196,7 @@ def test_one_writer(root: FakeRoot) -> None:
         root.ask(me, "debug.attach", actor="debugee", rank="0")
     root.ask(me, "debug.attach", actor="debugee", rank="0", steal=True)
     assert other.of("debug.attached")[-1]["kind"] == "stolen"
-    with pytest.raises(MeshError, match="not attached"):
+    with pytest.raises(MeshError, match="no longer attached"):
         root.ask(other, "debug.send", line="q")
     root.ask(me, "debug.send", line="p x")
     with pytest.raises(MeshError, match="not at a prompt"):
@@ -311,7 +311,7 @@ def test_threads_are_sessions_of_their_own(root: FakeRoot) -> None:
     root.stop(0)
     root.event("resumed", 0, how="continue")
     root.stop(0, thread="Helper")
-    said = "rank 0 runs since it was resumed; a thread of it is stopped: attach debugee/Helper 0"
+    said = "rank 0 was resumed and is running; a thread of it is stopped: attach debugee/Helper 0"
     with pytest.raises(MeshError, match=said):
         root.ask(me, "debug.attach", actor="debugee", rank="0")
 
@@ -338,7 +338,7 @@ def test_continue_is_one_action_for_all(root: FakeRoot) -> None:
         {
             "actor": "debugee",
             "kind": "busy",
-            "text": "still at 'continue'",
+            "text": "still running 'continue'",
             "ranks": [0, 1],
             "failed": False,
             "facts": None,
@@ -352,14 +352,14 @@ def test_status_and_the_dead(root: FakeRoot) -> None:
     root.kill(1, "was killed by SIGSEGV")
     root.advance(1)
     assert me.of("debug.notice")[-1]["text"] == "rank 0 of debugee stopped at actors.py:16 (work)"
-    assert me.of("debug.notice")[-2]["text"] == "rank 1 of debugee is gone: was killed by SIGSEGV"
+    assert me.of("debug.notice")[-2]["text"] == "rank 1 of debugee has ended: was killed by SIGSEGV"
     body = root.ask(me, "inspect.status")
     assert body["meshes"][0]["gone"] == {"was killed by SIGSEGV": [1]}
     states = {group["state"]: group["ranks"] for group in body["groups"]}
     assert states == {"stopped": [0], "dead": [1], "running": [2, 3, 4, 5, 6, 7]}
     assert cast(root, me, "ranks(stopped)")["waiting"] == {"debugee": [0]}
     assert kinds(cast(root, me, "ranks(dead)")) == {"gone": "1"}
-    with pytest.raises(MeshError, match="rank 1 is gone: it was killed by SIGSEGV"):
+    with pytest.raises(MeshError, match="rank 1 has ended: it was killed by SIGSEGV"):
         root.ask(me, "debug.attach", actor="debugee", rank="1")
 
 
@@ -420,7 +420,7 @@ def test_a_program_that_listens_is_told(root: FakeRoot) -> None:
     root.kill(6, "was killed by SIGKILL")
     root.advance(1)
     assert [body["text"] for body in program.of("debug.notice")] == [
-        "rank 6 of debugee is gone: was killed by SIGKILL",
+        "rank 6 of debugee has ended: was killed by SIGKILL",
         "rank 0 of debugee stopped at actors.py:16 (work)",
     ]
     assert script.of("debug.notice") == []
@@ -481,7 +481,7 @@ def test_what_happens_to_running_ranks_is_announced(root: FakeRoot) -> None:
         "debugee.work() raised on rank 3, and no caller waits for it",
         "rank 5 of debugee does not answer: C code holds its GIL",
         "rank 5 of debugee answers again",
-        "2 ranks of debugee (6-7) are gone: was killed by SIGKILL",
+        "2 ranks of debugee (6-7) have ended: was killed by SIGKILL",
     ]
     assert root.said == []
 

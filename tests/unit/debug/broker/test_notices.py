@@ -65,7 +65,9 @@ def test_a_notice_that_cannot_be_sent_changes_nothing_else(root: FakeRoot, monke
         root.advance(1)
     assert len(root.interjected) == 1
     root.advance(40)
-    assert [text.partition(",")[0] for text in root.said] == ["still: rank 0 of debugee stopped at actors.py:16 (work)"]
+    assert [text.partition(",")[0] for text in root.said] == [
+        "reminder: rank 0 of debugee stopped at actors.py:16 (work)"
+    ]
 
 
 def test_a_program_that_listens_is_nobody_who_could_help(root: FakeRoot) -> None:
@@ -74,7 +76,7 @@ def test_a_program_that_listens_is_nobody_who_could_help(root: FakeRoot) -> None
     root.advance(40)
     line = "rank 0 of debugee stopped at actors.py:16 (work)"
     assert [body["text"] for body in program.of("debug.notice")] == [line]
-    assert root.said[0] == f"{line}; python -m meshrt.debug" and root.said[1].startswith(f"still: {line}, for ")
+    assert root.said[0] == f"{line}; python -m meshrt.debug" and root.said[1].startswith(f"reminder: {line}, for ")
     root.terminal()
     root.stop(1)
     root.advance(1000)

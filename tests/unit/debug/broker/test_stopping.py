@@ -54,7 +54,7 @@ def test_an_interrupt_that_comes_to_nothing(root: FakeRoot) -> None:
     root.event("missed", 7)  # nobody knows of it
     root.advance(1)
     assert [body["text"] for body in me.of("debug.notice")] == [
-        "rank 2 of debugee did not stop: the endpoint, or thread, has ended"
+        "rank 2 of debugee did not stop: the endpoint or thread has ended"
     ]
 
 

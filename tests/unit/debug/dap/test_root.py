@@ -149,18 +149,18 @@ def test_what_a_lost_ide_leaves_standing_is_known_until_the_rank_says_otherwise(
         gone(router)
     assert root.asked[-1] == "dap.close"
     (left,) = root.mediator.held.values()
-    assert left.lost and "an IDE that is gone" in left.ide
+    assert left.lost and "an IDE that has disconnected" in left.ide
     if end == "goes on":
         holds(root, 1, held=False)
     elif end == "closed":
-        root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE is gone"})
+        root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE has disconnected"})
     elif end == "gone":
         for told in root.rank_gone:
             told(*RANK, Fate("died", signal=9))
     else:
         root.open(FakeTerminal(pid=6))
         holds(root, 1, held=False)  # it was on its way
-        root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE is gone"})
+        root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE has disconnected"})
     assert [(held.ide, held.lost) for held in root.mediator.held.values()] == (
         [("the IDE of process 6", False)] if end == "another" else []
     )

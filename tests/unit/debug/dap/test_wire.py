@@ -97,7 +97,7 @@ def test_garbage_is_a_protocol_error_and_nothing_else(parts: list[bytes]) -> Non
         (b"Content-Length: " + b"9" * 4900 + b"\r\n\r\n", "no end of a header within 4096 bytes"),
         (b"Content-Length: " + b"9" * 3900 + b"\r\n\r\n", "expected Content-Length"),
         (b"x" * 5000, "no end of a header within 4096 bytes"),
-        (b"Content-Length: 101\r\n\r\n", "a message of 101 bytes; at most 100 are taken here"),
+        (b"Content-Length: 101\r\n\r\n", "a message of 101 bytes; the limit is 100 bytes"),
         (framed(b"{"), "not JSON"),
         (framed(b"\xff\xff"), "not JSON"),
         (framed(b"[]"), "not a request, response or event"),

@@ -46,7 +46,7 @@ def test_many_numbers_are_one_line_unless_asked_for() -> None:
     answers = answered(*(str(rank / 100) for rank in range(31)), "nan")
     assert answers.text().splitlines() == [
         "[0-31] 32 values: min 0 [0], median 0.15, max 0.3 [30]; outliers: [31] nan",
-        "(-v shows every one)",
+        "(-v shows all)",
     ]
     assert len(answers.text(every=True).splitlines()) == 33
 
@@ -67,13 +67,13 @@ def test_many_arrays_are_a_line_for_each_shape_unless_asked_for() -> None:
     answers = arrays_of(20, shape=[64, 3], odd=6)
     assert answers.text().splitlines() == [
         "[0-19] ndarray 64x3 float64, min -1 [0], max 8 [6], mean 0 [0] to 7 [6], "
-        "mean far from the others' [6] 7, NaN on [6]",
-        "(-v shows every one)",
+        "outliers of the mean [6] 7, NaN on [6]",
+        "(-v shows all)",
     ]
     assert len(answers.text(every=True).splitlines()) == 21  # and NaN
     first, second, more = arrays_of(20, shape=[5]).text().splitlines()
     assert first == "[0-18:2] ndarray 64x3 float64, min -1 [0], max 1.18 [18], mean 0 [0] to 0.18 [18]"
-    assert second.startswith("[1-19:2] ndarray 5 float64") and more == "(-v shows every one)"
+    assert second.startswith("[1-19:2] ndarray 5 float64") and more == "(-v shows all)"
     assert len(arrays_of(16, shape=[5]).text().splitlines()) == 17
 
 
@@ -114,10 +114,10 @@ def test_difference_of_dicts_is_told_item_by_item() -> None:
     }
     answers.add(JobReport.read({"answers": [other], "waiting": {}, "done": True}))
     assert answers.text(against=0).splitlines()[1:] == [
-        "[9] 3 of its items differ",
-        "  new: y  (not there)",
+        "[9] items that differ: 3",
+        "  new: y  (missing)",
         "  lr: 0.3  (0.1)",
-        "  old: not there  (x)",
+        "  old: missing  (x)",
     ]
 
 
@@ -145,11 +145,11 @@ def test_many_long_answers_have_a_limit_together() -> None:
     many = answered(*(f"{rank}\n{long}" for rank in range(64)))
     lines = many.text(most=40).splitlines()
     assert len(lines) == 10 * 12 + 1
-    assert lines[-1] == "... 54 more answers, of ranks 10-63 (-v shows every one)"
+    assert lines[-1] == "... 54 more answers, of ranks 10-63 (-v shows all)"
     assert len(many.text().splitlines()) == 64 * 32
     differences = many.text(most=40, against=5).splitlines()
     assert differences[-1].startswith("... ") and differences[-1].endswith(
-        " more answers, of ranks 25-63 (-v shows every one)"
+        " more answers, of ranks 25-63 (-v shows all)"
     )
     # One more is shown rather than counted.
     assert len(answered(*(f"{rank}\n{long}" for rank in range(11))).text(most=40).splitlines()) == 11 * 12
@@ -164,7 +164,7 @@ def test_what_differs_is_on_top_of_a_long_dict() -> None:
     ]  # fmt: skip
     answers.add(JobReport.read({"job": 1, "done": True, "waiting": {}, "answers": rows}))
     lines = answers.text(against=0, most=40).splitlines()
-    assert lines[:4] == ["[1] 2 of its items differ", "  'rate': 1  (0)", "  'x': array([0, 1]) ()", "[0]"]
+    assert lines[:4] == ["[1] items that differ: 2", "  'rate': 1  (0)", "  'x': array([0, 1]) ()", "[0]"]
     assert lines[-1] == "... 891 more lines (-v shows all)" and len(lines) == 15
     assert answers.text(against=0).splitlines()[:2] == ["[0]", "rate 0"]
 
@@ -184,11 +184,13 @@ def differing(first: Body, second: Body) -> list[str]:
 def test_addresses_of_items_make_no_difference() -> None:
     net, other = "<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabbcc77>"
     assert differing({"net": net, "lr": "1"}, {"net": other, "lr": "2"}) == [
-        "[1] 1 of its items differ",
+        "[1] items that differ: 1",
         "  lr: 2  (1)",
     ]
-    assert differing({net: "1", "lr": "1"}, {other: "1", "lr": "2"}) == ["[1] 1 of its items differ", "  lr: 2  (1)"]
-    assert differing({net: "1"}, {other: "1"})[0].startswith("[1] alike: what is in objects that show only an address")
+    assert differing({net: "1", "lr": "1"}, {other: "1", "lr": "2"}) == ["[1] items that differ: 1", "  lr: 2  (1)"]
+    assert differing({net: "1"}, {other: "1"})[0].startswith(
+        "[1] equal except for addresses; the contents of these objects are not compared"
+    )
     # Which of two keys is which cannot be told.
     assert differing({net: "1", other: "2"}, {net: "3", other: "2"})[0].startswith("[1] {'<Net object at 0x7f")
 
@@ -206,7 +208,7 @@ def test_difference_from_one_rank() -> None:
     assert "+B" in lines
     assert "[0] the same" in lines
     same, *_ = answered("<Net at 0x7f01aabbcc00>", "<Net at 0x7f01aabbcc77>").text(against=0).splitlines()[1:]
-    assert same.startswith("[1] alike: ") and "is not compared" in same
+    assert same.startswith("[1] equal except for addresses; ") and "are not compared" in same
     assert answered("1").text(against=9).startswith("rank 9 is not among the ranks that were asked (0)")
 
 
@@ -268,7 +270,7 @@ def test_records_are_one_line_each_of_plain_json() -> None:
 def test_addresses_make_no_difference() -> None:
     answers = answered("<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabb>", "<Net object at 0x7f01ee>", "3")
     assert answers.text() == "[0-2] <Net object at 0x...>\n[3] 3"
-    assert answers.text(against=1).splitlines()[1].startswith("[0,2] alike: ")
+    assert answers.text(against=1).splitlines()[1].startswith("[0,2] equal except for addresses; ")
     assert answered("<Net at 0x7f01aabbcc00>", "4").text() == "[0] <Net at 0x7f01aabbcc00>\n[1] 4"
     assert [answer["ranks"] for answer in answers.data()["answers"]] == [[0], [1], [2], [3]]
 
@@ -280,8 +282,8 @@ def test_status_is_one_screen_however_many_places_there_are() -> None:
     mesh = MeshStatus("m1", "m", [("gpus", 64)], 61, ["trainer"], gone, {})
     lines = status(ProgramStatus(meshes=[mesh], groups=groups, terminals=[], own=1)).splitlines()
     assert len(lines) == 1 + 6 + 1 + 1 + 6 + 1
-    assert lines[7] == "  and in 3 more ways; `list dead` shows every one"
-    assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"
+    assert lines[7] == "  ended for 3 other reasons; `list dead` shows all"
+    assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows all"
 
 
 def test_status_has_words_for_a_mesh_without_dimensions() -> None:

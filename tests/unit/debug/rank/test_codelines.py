@@ -87,7 +87,7 @@ def test_a_comprehension_belongs_to_its_function() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (3, "line 3 is outside of every function, and has run already"),
+        (3, "line 3 is outside all functions and has already run"),
         (31, "no code at line 31 or after it; the last line with code is 30"),
         (4, "line 4 has no code and is in no function: first begins at line 5"),
         (21, "in no function: first ends at line 20, Thing.method begins at line 26"),
@@ -102,9 +102,9 @@ def test_no_such_line(line: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (4, "in no function: code goes on at line 5"),
-        (21, "first ends at line 20, code goes on at line 23"),
-        (25, "in no function: code goes on at line 26"),
+        (4, "in no function: the next code is at line 5"),
+        (21, "first ends at line 20, the next code is at line 23"),
+        (25, "in no function: the next code is at line 26"),
     ],
 )
 def test_no_such_line_in_code_that_is_about_to_run(line: int, text: str) -> None:

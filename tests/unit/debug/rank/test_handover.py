@@ -53,20 +53,24 @@ def test_from_prompts_to_a_taker_and_back() -> None:
     handover.check()
     assert handover.give("the IDE of process 1", rank.taker, "1/1") == ""
     assert rank.rests == [(True, ["1/1"])] and rank.taker.done == ["take"]
-    with pytest.raises(MeshError, match="the IDE of process 1 has this rank; stop and resume it there"):
+    with pytest.raises(MeshError, match="the rank is attached to the IDE of process 1; stop and resume the rank there"):
         handover.check()
     assert handover.breakpoint(sys._getframe())
     rank.sessions.left()  # of no concern: it has them
     assert rank.taker.done == ["take", "breakpoint"]
     # It is gone, and another one comes, or none.
     handover.orphan()
-    with pytest.raises(MeshError, match="where an IDE that has disconnected has left it; continue resumes it"):
+    with pytest.raises(
+        MeshError, match="the rank is stopped in an IDE that has disconnected; continue resumes the rank"
+    ):
         handover.check()
-    assert "are suspended there until continue resumes those" in handover.resting()
+    assert (
+        "are suspended on ranks of an IDE that has disconnected, until continue resumes the ranks" in handover.resting()
+    )
     handover.pass_on("the IDE of process 2", "2/1")
-    with pytest.raises(MeshError, match="the IDE of process 2 has this rank"):
+    with pytest.raises(MeshError, match="the rank is attached to the IDE of process 2"):
         handover.check()
-    assert "the IDE of process 2 has ranks here" in handover.resting()
+    assert "suspended on ranks of the IDE of process 2, until the IDE detaches" in handover.resting()
     handover.orphan()
     handover.take_back()
     handover.check()

@@ -56,7 +56,7 @@ def test_nothing_is_left_to_step(rank: FakeRank, command: str) -> None:
     rank.stopped()
     rank.step("c")
     assert rank.ask(command) == (
-        "*** nothing is left to step here: the endpoint has raised; `c` passes the exception to the caller\n"
+        "*** no code is left to step through: the endpoint has raised; `c` passes the exception to the caller\n"
     )
     rank.end()
     assert isinstance(rank.error, ValueError)

@@ -113,7 +113,7 @@ class Evaluate(_OfFrame, frozen=True, tag="evaluate"):
     async def at_mesh(self, mesh: MeshSession, message: Message) -> Answer:
         line = self.expression or ""
         if not line.strip() or self.context in ("hover", "watch"):
-            raise UsageError("this session is the mesh; choose that of a rank, or the debug console")
+            raise UsageError("this is the session of the mesh; choose the session of a rank, or use the debug console")
         return {"result": await mesh.run_line(line), "variablesReference": 0}
 
     def at_rank(self, rank: RankSession, message: Message) -> Answer:

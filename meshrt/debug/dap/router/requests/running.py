@@ -101,7 +101,7 @@ class Terminate(Request, frozen=True, tag="terminate"):
     """End what is debugged: not offered."""
 
     def at_rank(self, rank: RankSession, message: Message) -> Answer:
-        raise UsageError("a rank is ended by its program; disconnect leaves it")
+        raise UsageError("only the program can end a rank; disconnect detaches from the rank")
 
     async def at_threads(self, ranks: RankThreads, message: Message) -> Answer:
-        raise UsageError("ranks are ended by their program; disconnect leaves them")
+        raise UsageError("only the program can end ranks; disconnect detaches from the ranks")

@@ -70,7 +70,7 @@ class Request(Data, frozen=True, tag_field="command", rename="camel"):
 
     async def at_mesh(self, mesh: MeshSession, message: Message) -> Answer:
         """Serve the request in the session of the mesh. Raises MeshError, ConnectionError, TimeoutError."""
-        raise UsageError(f"{message['command']} is for the session of a rank; this one is the mesh")
+        raise UsageError(f"{message['command']} works only in the session of a rank; this is the session of the mesh")
 
     def at_rank(self, rank: RankSession, message: Message) -> Answer:
         """Serve the request in the session of a rank; must not wait. Without this, the request is passed on unread."""
@@ -78,7 +78,7 @@ class Request(Data, frozen=True, tag_field="command", rename="camel"):
 
     async def at_threads(self, ranks: RankThreads, message: Message) -> Answer:
         """Serve the request in a session in which ranks are threads. Raises as `at_mesh`."""
-        raise UsageError(f"{message['command']} is not for a session in which ranks are threads")
+        raise UsageError(f"{message['command']} does not work in a session in which ranks are threads")
 
 
 @cache
@@ -102,4 +102,4 @@ def read(message: Message) -> Request:
         # Not strict: clients write a number as a text.
         return msgspec.convert(arguments_of(message), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{message['command']}: its arguments are not those of DAP ({error})") from None
+        raise UsageError(f"{message['command']}: the arguments are not valid DAP ({error})") from None

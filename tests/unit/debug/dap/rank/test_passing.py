@@ -9,7 +9,7 @@ from meshrt.errors import MeshError
 from meshrt.hooks.facts import EndpointCall
 from tests.unit.debug.fakes import FakeRankServices
 
-WHEN = "at the next line of Python that runs, unless mesh c takes that back"
+WHEN = "at the next line of Python code, unless mesh c cancels the pause"
 
 
 class Clock:
@@ -41,7 +41,7 @@ def test_three_times_and_then_it_is_said() -> None:
     assert [paused.after(seconds) for seconds in (0.05, 0.1, 0.2, 0.3, 0.9)] == [0, 1, 1, 2, 2]
     assert not paused.said
     assert paused.after(1.5) == 3
-    assert paused.said == [f"not paused yet: no endpoint runs; it stops {WHEN}"]
+    assert paused.said == [f"not paused yet: no endpoint is running; the rank stops {WHEN}"]
     assert paused.pause.until_kick() is None and paused.after(9) == 3
 
 
@@ -73,9 +73,9 @@ def test_what_does_not_stop_is_named() -> None:
     for seconds in (1, 2, 3):
         paused.after(seconds)
     (text,) = paused.said
-    assert "step() of second waits, or is in C code, on a thread of its own; only the first actor" in text
+    assert "step() of second waits or is in C code, on its own thread; only the first actor" in text
     del paused.services.calls[1]
     paused.pause.ask()
     for seconds in (4, 5, 6):
         paused.after(seconds)
-    assert "step() of first is in C code, or awaits" in paused.said[-1]
+    assert "step() of first is in C code or in an await" in paused.said[-1]

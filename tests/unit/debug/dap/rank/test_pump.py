@@ -103,12 +103,12 @@ def test_an_ide_that_is_lost_in_the_middle_of_a_message_while_a_thread_stands(ra
     rank.event("dap.holds")
     rank.hears()
     rank.pump.feed(encode({"seq": 9, "type": "request", "command": "evaluate", "arguments": {}})[:-3])
-    rank.pump.close("the IDE is gone")
+    rank.pump.close("the IDE has disconnected")
     goodbye = engine.hears()  # and nothing of that message before it
     assert goodbye["command"] == "disconnect"
     engine.answers(goodbye)
     assert not rank.event("dap.holds")["held"]
-    assert rank.over()["why"] == "the IDE is gone"
+    assert rank.over()["why"] == "the IDE has disconnected"
 
 
 def test_an_engine_that_dies_while_a_thread_stands(rank: Rank) -> None:
@@ -127,8 +127,8 @@ def test_an_engine_that_does_not_say_goodbye(
 ) -> None:
     monkeypatch.setattr("meshrt.debug.dap.engine.engine._PATIENCE", 0.01)
     engine = rank.attached()
-    rank.pump.close("the IDE is gone")
-    assert rank.over()["why"] == "the IDE is gone"
+    rank.pump.close("the IDE has disconnected")
+    assert rank.over()["why"] == "the IDE has disconnected"
     assert "does not detach properly" in caplog.text and engine.done == ["stop"]
 
 
@@ -146,8 +146,8 @@ def test_an_engine_that_cannot_be_had(rank: Rank, monkeypatch: pytest.MonkeyPatc
 
 def test_an_ide_that_leaves_before_the_threads_are_free(rank: Rank) -> None:
     rank.pump.begin()
-    rank.pump.close("the IDE is gone")
-    assert rank.over()["why"] == "the IDE is gone"
+    rank.pump.close("the IDE has disconnected")
+    assert rank.over()["why"] == "the IDE has disconnected"
     assert rank._engines.empty()
     rank.pump.take()  # too late, and no error
 
@@ -225,7 +225,7 @@ def test_where_nothing_stands_that_an_ide_has_left_the_rank_is_nobodys(rank: Ran
         assert select.select([engine._its], [], [], 0)[0] == [] and not rank.pump.leaving
         engine.answers(asked)  # what it has asked for last resumes it
         assert not rank.event("dap.holds")["held"]
-    left(rank, engine, "the IDE is gone")
+    left(rank, engine, "the IDE has disconnected")
     assert not rank.pump.adopt(2)
 
 
@@ -259,11 +259,11 @@ def test_what_is_too_long_for_an_ide(rank: Rank, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(channel, "MESSAGE_MAX", 1000)
     engine = rank.attached()
     engine.says(seq=1, type="event", event="output", body={"output": "x" * 2000})
-    assert "an event is left out" in rank.event("dap.said")["text"]
+    assert "an event was not sent" in rank.event("dap.said")["text"]
     rank.asks("evaluate")
     engine.answers(engine.hears(), body={"result": "x" * 2000})
     answer = rank.hears()
-    assert not answer["success"] and answer["request_seq"] == 1 and "look at a part of it" in answer["message"]
+    assert not answer["success"] and answer["request_seq"] == 1 and "show a part of the value" in answer["message"]
     rank.pump.close("over")
     left(rank, engine, "over")
 
@@ -279,7 +279,7 @@ def test_a_breakpoint_waits_for_the_engine_and_a_late_one_for_its_end(rank: Rank
     assert engine.done == ["breakpoint", "suspend"]
 
     # While it leaves: the debugger has the thread once the engine has ended.
-    rank.pump.close("the IDE is gone")
+    rank.pump.close("the IDE has disconnected")
     late = threading.Thread(target=lambda: stopped.append(rank.pump.breakpoint(sys._getframe())))
     late.start()
     goodbye = engine.hears()

@@ -75,4 +75,4 @@ def test_nothing_that_an_expression_does_reaches_the_program() -> None:
         ("condition", 7, "NameError"), ("condition", 7, "SystemExit"), ("condition", 7, "Unspeakable"),
         ("log", 7, "NameError"),
     ]  # fmt: skip
-    assert heard[2].text == "(its text raises SystemExit)"
+    assert heard[2].text == "(str() of the error raises SystemExit)"

@@ -66,13 +66,13 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 def test_one_at_a_time_and_the_next_when_it_has_left(desk: Desk) -> None:
     engine = desk.opens(1)
     assert desk.debugger.handover.holder == "the IDE of process 1"
-    with pytest.raises(MeshError, match="an IDE is attached to this rank already"):
+    with pytest.raises(MeshError, match="an IDE is already attached to this rank"):
         desk.ide.open(Attach(2, "another", ""))
     desk.says(2, "threads")  # it is nobody's
     # While it leaves, the next one waits, and one more is refused.
     desk.leaves(1, engine)
     desk.ide.open(Attach(3, "the IDE of process 3", ""))
-    with pytest.raises(MeshError, match="an IDE is attached to this rank already"):
+    with pytest.raises(MeshError, match="an IDE is already attached to this rank"):
         desk.ide.open(Attach(4, "the IDE of process 4", ""))
     assert desk.ended(1) == "" and engine.done == ["stop"]
     second = desk.opened(3)
@@ -96,7 +96,7 @@ def test_what_stands_stays_for_another_one(desk: Desk) -> None:
     desk.event("dap.holds")
     desk.event("dap.data")
     desk.ide.close(Close(1, stay=True))
-    assert desk.debugger.handover.holder == "an IDE that is gone" and desk.services.holds == 1
+    assert desk.debugger.handover.holder == "an IDE that has disconnected" and desk.services.holds == 1
     desk.ide.open(Attach(2, "the IDE of process 2", ""))
     assert desk.event("dap.opened")["channel"] == 2
     assert desk.event("dap.holds")["held"]
@@ -115,7 +115,7 @@ def test_an_ide_that_waits_for_a_prompt_has_nothing_to_stay_for(desk: Desk, monk
     desk.ide.open(Attach(1, "the IDE of process 1", ""))
     assert "is stopped at a prompt of the debugger, train.py:7" in desk.event("dap.waiting")["text"]
     desk.ide.close(Close(1, stay=True))
-    assert desk.ended(1) == "the IDE is gone"
+    assert desk.ended(1) == "the IDE has disconnected"
 
     # ... or has the rank, once it goes on from there.
     desk.ide.open(Attach(2, "the IDE of process 2", ""))

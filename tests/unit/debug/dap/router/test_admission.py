@@ -43,7 +43,7 @@ def test_this_user_and_root_may_speak() -> None:
     assert asked(lambda _look: os.geteuid()) == ([""], 1)
     assert asked(lambda _look: 0) == ([""], 1)
     assert asked(lambda _look: os.geteuid() + 1) == (
-        [f"it is a process of another user (uid {os.geteuid() + 1})"],
+        [f"the peer is a process of another user (uid {os.geteuid() + 1})"],
         1,
     )
 
@@ -54,14 +54,14 @@ def test_those_that_come_together_are_one_look() -> None:
 
 def test_who_is_not_found_is_looked_for_again_and_refused() -> None:
     assert asked(lambda look: None if look < 3 else os.geteuid()) == ([""], 3)
-    assert asked(lambda _look: None) == (["no living process has the other end of the connection"], 3)
+    assert asked(lambda _look: None) == (["no running process owns the other end of the connection"], 3)
 
 
 def test_not_being_able_to_look_is_no_leave() -> None:
     def fails(_look: int) -> int:
         raise OSError("unreadable")
 
-    assert asked(fails, 2) == (["its user cannot be found: unreadable"] * 2, 1)
+    assert asked(fails, 2) == (["the user of the peer cannot be found: unreadable"] * 2, 1)
 
 
 def test_sessions_go_on_while_it_looks() -> None:
@@ -94,4 +94,4 @@ def test_a_connection_that_has_ended_is_not_looked_for() -> None:
         assert table.looks == 0
 
     asyncio.run(scene())
-    assert said == ["it has left"]
+    assert said == ["the peer has disconnected"]

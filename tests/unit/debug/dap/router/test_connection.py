@@ -158,7 +158,7 @@ def test_other_users_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_UNPROVED_MAX", 2)
 
     async def scene() -> None:
-        others = ["it is a process of another user (uid 65534)"] * 4
+        others = ["the peer is a process of another user (uid 65534)"] * 4
         # Some come when there is no room any more, and make none.
         made, transports = connections(10, "", *others, "", *others)
         # Nothing was read of them, and nothing was said to them; the user's own two are there.
@@ -193,7 +193,7 @@ def test_a_wrong_token_is_refused_later_and_takes_the_place_of_another_try(monke
         assert loop.time() - began >= 0.05
         for transport in (one, two):
             (answer,) = MessageDecoder().receive_data(transport.written)
-            assert not answer["success"] and "meshToken is not that of this meshrt dap" in answer["message"]
+            assert not answer["success"] and "meshToken is not the token of this meshrt dap" in answer["message"]
         for connection in (first, second, third):
             connection.connection_lost(None)
         assert not first._sessions.unproved

@@ -78,9 +78,9 @@ def test_help_lists_what_can_be_typed_here(monkeypatch: pytest.MonkeyPatch) -> N
             assert (await made.run(f"help {word}")).startswith(word)
         assert "also: cont, continue" in await made.run("? continue")
         for line, why in (
-            ("q", "this console ends with the debug session"),
-            ("help wait", "wait is for the prompt"),
-            ("help u", "command of pdb: it works at the prompt of a stopped rank"),
+            ("q", "this console ends with its session"),
+            ("help wait", "wait works only at the prompt"),
+            ("help u", "command of pdb, for a rank that is stopped at a prompt"),
             ("help whre", "'where'"),
         ):
             with pytest.raises(MeshError, match=why):
@@ -106,9 +106,9 @@ def test_what_was_obeyed_is_told_whatever_it_was(monkeypatch: pytest.MonkeyPatch
             assert await made.run(line) == f"obeyed {line}"
         for line in ("b a.py:3", "tbreak a.py:3"):
             assert (await made.run(line)).startswith(
-                f"obeyed {line}\nranks in the IDE stop at the breakpoints of the editor, "
+                f"obeyed {line}\nattached ranks stop only at breakpoints of the editor; "
             )
-        assert "it is for prompts" in await made.run("pm on")
+        assert "the mode is for prompts" in await made.run("pm on")
         made.close()
 
     asyncio.run(asyncio.wait_for(scenario(), WAIT))

@@ -42,7 +42,7 @@ def test_a_port_that_is_taken(table: LoopbackTable) -> None:
     with listen_at_port(0, table) as listener:
         host, port = listener.getsockname()
         assert host == "127.0.0.1"
-        with pytest.raises(OSError, match=f"port {port} cannot be listened at: Address already in use; --port 0"):
+        with pytest.raises(OSError, match=f"cannot listen at port {port}: Address already in use; --port 0"):
             listen_at_port(port, table)
 
 

@@ -58,7 +58,10 @@ def test_there_are_no_more_sessions_than_a_window_has_room_for() -> None:
         many = FakeIde(FakeProgram(*ranks[: MOST_SESSIONS + 1]))
         await attached(many)
         refusal = many.answer(1) or {}
-        assert not refusal["success"] and "65 ranks, and a session for each would be more than 64" in refusal["message"]
+        assert (
+            not refusal["success"]
+            and "65 ranks are too many: at most 64 ranks get a session each" in refusal["message"]
+        )
 
         # Those that are born later are counted, too.
         ide = FakeIde(FakeProgram(*ranks[: MOST_SESSIONS - 1]))
@@ -68,8 +71,10 @@ def test_there_are_no_more_sessions_than_a_window_has_room_for() -> None:
         for rank in ranks[MOST_SESSIONS - 1 : -1]:
             view.born(rank)
         assert [each["name"] for each in ide.announced] == [rank.name for rank in ranks[:MOST_SESSIONS]]
-        (told,) = (text for text in said(ide) if "has no session" in text)
-        assert told.startswith("meshrt: rank 64, and what is born after it, has no session: a session for each would ")
+        (told,) = (text for text in said(ide) if "no session for" in text)
+        assert told.startswith(
+            "meshrt: no session for rank 64 and for later ranks: at most 64 ranks get a session each"
+        )
         # One that ends, or that the IDE does not open, makes room.
         ended = RankView(cast(Peer, FakeIde(ide.program)), view.configuration, ranks[0], view)
         view.entered(ended)
@@ -77,7 +82,7 @@ def test_there_are_no_more_sessions_than_a_window_has_room_for() -> None:
         view.born(ranks[-1])
         assert ide.announced[-1]["name"] == ranks[-1].name
         ide.refuse(ranks[-1].name, "no")
-        assert said(ide)[-1] == f"meshrt: the IDE opens no session for {ranks[-1].name}: no\n"
+        assert said(ide)[-1] == f"meshrt: the IDE opened no session for {ranks[-1].name}: no\n"
         view.born(replace(ranks[-2], life=1))
         assert ide.announced[-1]["name"] == ranks[-2].name
 
@@ -127,7 +132,7 @@ def test_why_ranks_cannot_be_attached_to_is_said_once() -> None:
             ide.refuse("rank 1", "Failed to start debugging")
         await until(lambda: len(said(ide)) == len(greeting) + 2)
         last = [
-            "meshrt: the IDE opens no session for rank 1: Failed to start debugging\n",
+            "meshrt: the IDE opened no session for rank 1: Failed to start debugging\n",
             "meshrt: rank 0: no debugpy\n",
         ]
         assert said(ide) == [*greeting, *last]
@@ -152,7 +157,7 @@ def test_what_raises_in_breakpoints_is_said_once_for_all_ranks_and_then_how_ofte
         for channel in (1, 2):
             program.tell("dap.raised", channel=channel, rows=[row])
         what = "the condition of the breakpoint at train.py:41"
-        first = f"meshrt: ranks 0-1: {what} raises, and counts as false (lss > 1): NameError: no lss\n"
+        first = f"meshrt: ranks 0-1: {what} raises an exception and counts as false (lss > 1): NameError: no lss\n"
         await until(lambda: ide.events("output"))
         assert ide.events("output") == [{"category": "important", "output": first}]
         for channel in (1, 2):
@@ -165,7 +170,8 @@ def test_what_raises_in_breakpoints_is_said_once_for_all_ranks_and_then_how_ofte
         sessions = await sessions_of(program, None)
         program.tell("dap.raised", channel=3, rows=[{**row, "what": "log", "expression": ""}])
         await until(lambda: said(sessions[0]))
-        text = "meshrt: rank 0: the log point at train.py:41 says nothing, as it raises: NameError: no lss\n"
+        text = "meshrt: rank 0: the log point at train.py:41 prints nothing because it raises an exception"
+        text += ": NameError: no lss\n"
         assert said(sessions[0]) == [text] and len(said(ide)) == 2
         mesh.gone()
 

@@ -75,7 +75,10 @@ def test_lines_for_the_mesh_run_there_and_a_hint_names_the_others() -> None:
         answers: list[dict[str, Any]] = [ide.answer(number) or {} for number in lines]
         assert answers[0]["body"] == {"result": "ran mesh where", "variablesReference": 0}
         assert answers[1]["message"].startswith("no answer within 10 s")
-        assert "SyntaxError" in answers[2]["message"] and "begins with it: mesh where" in answers[2]["message"]
+        assert (
+            "SyntaxError" in answers[2]["message"]
+            and "the command for the mesh is: mesh where" in answers[2]["message"]
+        )
         view.gone()
 
     run(scene)

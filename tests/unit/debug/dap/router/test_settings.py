@@ -62,7 +62,7 @@ def test_a_breakpoint_is_one_of_all_engines() -> None:
     settings, _, told = settings_of(Engine(), Engine(bad=7), Engine())
     five, seven = asyncio.run(set_lines(settings, 5, 7))
     assert five["verified"] and "message" not in five
-    assert seven["verified"] and seven["message"] == "not in rank 1"
+    assert seven["verified"] and seven["message"] == "not set in rank 1"
     for rank in range(3):
         assert settings.point(("m1", rank), 5) == five["id"] != seven["id"]
     settings.forget(("m1", 1))
@@ -163,7 +163,7 @@ def test_a_silent_rank_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> 
         answers = asyncio.Event()
         silent.meanwhile = answers.wait
         (five,) = await set_lines(settings, 5)
-        assert five["verified"] and five["message"] == "no answer yet of rank 1"
+        assert five["verified"] and five["message"] == "no answer yet from rank 1"
         while not told:
             assert settings.point(("m1", 1), 5) is None
             answers.set()

@@ -50,7 +50,7 @@ def test_its_text_is_that_of_the_program() -> None:
         asked.answers["dap.source"] = SourceText("import meshrt\n")
         assert await sources.text(number) == "import meshrt\n"
         asked.answers["dap.source"] = SourceText(None)
-        with pytest.raises(UsageError, match=f"{THERE} is not on this machine, and not on that of the script"):
+        with pytest.raises(UsageError, match=f"{THERE} is neither on this machine nor on the machine of the script"):
             await sources.text(number)
         assert await sources.text(5) is None, "that of an engine: it is asked"
 

@@ -106,7 +106,7 @@ def test_a_rank_that_does_not_come_free_keeps_no_ide_waiting(monkeypatch: pytest
         program.tell("dap.closed", channel=1, why="")
         await ended(ide)
         assert (ide.answer(4) or {})["success"] and program.closed == [2]
-        assert ide.events("output")[-1]["output"] == "meshrt: rank 1: detached, and not released yet\n"
+        assert ide.events("output")[-1]["output"] == "meshrt: rank 1: detached; no answer to the disconnect yet\n"
 
     run(scene)
 
@@ -150,7 +150,7 @@ def test_ranks_become_rows_when_there_are_too_many_of_them(monkeypatch: pytest.M
         view.receive(request(7, "stackTrace", threadId=stop["threadId"]))
         await until(lambda: ide.answer(6) and ide.answer(7))
         assert (ide.answer(6) or {})["body"]["stackFrames"][0]["line"] == 5
-        assert "no thread" in (ide.answer(7) or {})["message"]
+        assert "no longer exists" in (ide.answer(7) or {})["message"]
         program.tell("dap.closed", channel=max(program.opened), why="it was killed")
         await settled()
         assert await shown(8) == ["rank 0 at a.py:5 (step)", "rank 1 running"]
@@ -249,7 +249,7 @@ def test_one_that_answers_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         await until(lambda: ide.answer(6))
         assert (ide.answer(6) or {})["success"]
         said = [each["output"] for each in ide.events("output")]
-        assert f"meshrt: rank 1 does not answer: {WHY_NOT}; pause when it does\n" in said
+        assert f"meshrt: rank 1 does not answer: {WHY_NOT}; pause is done when the rank answers\n" in said
         assert program.asked.count((RANKS[1].key, "pause")) == 2
         # Whatever it says itself, it is named.
         program.tell("dap.said", channel=2, text="rank 10 is no name")
@@ -291,7 +291,7 @@ def test_one_that_is_silent_keeps_nobody_waiting_and_is_shown_as_such(
         silent = ["rank 0", "rank 1 does not answer", "rank 2"]
         assert await shown(4) == (["2 ranks 0,2 running", "rank 1 does not answer"] if rows else silent)
         await until(lambda: ide.answer(5))
-        assert (ide.answer(5) or {})["message"].startswith("no answer of rank 1 yet")
+        assert (ide.answer(5) or {})["message"].startswith("no answer from rank 1 yet")
         awakes.set()
         told = len(ide.events("thread"))
         await until(lambda: view._members[RANKS[1].key].ready and len(ide.events("thread")) > told)

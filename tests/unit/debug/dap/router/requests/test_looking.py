@@ -86,11 +86,11 @@ def test_numbers_that_are_not_known_are_refused() -> None:
         ide = FakeIde(FakeProgram(*RANKS))
         view = await threads_of(ide)
         refused: list[tuple[str, dict[str, Any], str]] = [
-            ("scopes", {"frameId": 99}, "this was of a stop that is over"),
+            ("scopes", {"frameId": 99}, "this belongs to an earlier stop"),
             ("scopes", {"frameId": None}, "no rank is chosen"),
             ("variables", {}, "no rank is chosen"),
-            ("stackTrace", {"threadId": 99}, "there is no thread 99 any more"),
-            ("scopes", {"frameId": []}, "scopes: its arguments are not those of DAP"),
+            ("stackTrace", {"threadId": 99}, "thread 99 no longer exists"),
+            ("scopes", {"frameId": []}, "scopes: the arguments are not valid DAP"),
         ]
         for number, (command, arguments, why) in enumerate(refused, 2):
             said = await answered(ide, view, number, command, **arguments)
@@ -123,7 +123,7 @@ def test_the_session_of_the_mesh_evaluates_lines_of_its_console_only() -> None:
         view = MeshView(cast(Peer, ide), Configuration.read({}), 1, lambda _key: 1, lambda _view: None)
         for number, arguments in enumerate(({"expression": "x", "context": "hover"}, {"expression": " "}), 1):
             said = await answered(ide, view, number, "evaluate", **arguments)
-            assert "choose that of a rank, or the debug console" in said["message"]
+            assert "choose the session of a rank, or use the debug console" in said["message"]
         assert (await answered(ide, view, 3, "stackTrace", threadId=1))["body"] == {"stackFrames": [], "totalFrames": 0}
         view.gone()
 

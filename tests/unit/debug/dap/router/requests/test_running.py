@@ -69,7 +69,7 @@ def test_the_session_of_the_mesh_counts_its_ranks_and_leaves_them() -> None:
         view.receive(request(3, "disconnect"))
         await asyncio.gather(*ide.tasks)
         assert (ide.answer(1) or {})["body"] == {"threads": [{"id": 1, "name": "mesh: 0 ranks, 0 stopped"}]}
-        assert "terminate is for the session of a rank" in (ide.answer(2) or {})["message"]
+        assert "terminate works only in the session of a rank" in (ide.answer(2) or {})["message"]
         assert (ide.answer(3) or {})["success"] and ide.left.is_set()
         view.gone()
 

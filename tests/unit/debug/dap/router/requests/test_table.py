@@ -41,7 +41,7 @@ def test_arguments_are_read_as_clients_write_them(asked: dict[str, Any], expecte
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        (request(1, "continue", threadId=[3]), "continue: its arguments are not those of DAP (Expected `int | null`"),
+        (request(1, "continue", threadId=[3]), "continue: the arguments are not valid DAP (Expected `int | null`"),
         (request(1, "evaluate", expression={}), "`$.expression`"),
         (request(1, "setBreakpoints", breakpoints=[{"line": "x"}]), "`$.breakpoints[0].line`"),
         (request(1, "setBreakpoints", breakpoints=3), "`$.breakpoints`"),
@@ -70,13 +70,15 @@ def test_the_session_of_a_rank_passes_on_what_it_does_not_read() -> None:
 @pytest.mark.parametrize("command", ["goto", "no such request"])
 def test_other_sessions_refuse_what_they_do_not_serve(command: str) -> None:
     asked = request(1, command)
-    with pytest.raises(UsageError, match=f"{command} is for the session of a rank; this one is the mesh"):
+    with pytest.raises(
+        UsageError, match=f"{command} works only in the session of a rank; this is the session of the mesh"
+    ):
         asyncio.run(read(asked).at_mesh(cast(MeshSession, None), asked))
 
 
 def test_a_session_of_threads_refuses_what_it_does_not_serve() -> None:
     asked = request(1, "restartFrame")
-    with pytest.raises(UsageError, match="restartFrame is not for a session in which ranks are threads"):
+    with pytest.raises(UsageError, match="restartFrame does not work in a session in which ranks are threads"):
         asyncio.run(read(asked).at_threads(cast(RankThreads, None), asked))
 
 
