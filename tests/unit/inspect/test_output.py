@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,18 @@ def test_a_number_of_lines() -> None:
 def test_no_lines_are_not_the_usual_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_words(["logs", "-n", "0"]) == 2
     assert "the number of lines is from 1 to 10000, not 0" in capsys.readouterr().err
+
+
+def test_the_record_tells_a_silent_rank_from_one_that_has_printed_nothing_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "20260101-000000-0badc0de"
+    run.mkdir()
+    (run / ".lock").touch()
+    for rank, text in enumerate(("", "(nothing)\n")):
+        (run / f"train-mesh1.{rank}.log").write_text(text)
+    assert run_words(["logs", str(run), "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["answers"]
+    assert [(each["kind"], each["ranks"], each["text"]) for each in answers] == [
+        ("empty", [0], ""), ("answered", [1], "(nothing)"),
+    ]  # fmt: skip
