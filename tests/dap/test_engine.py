@@ -150,7 +150,7 @@ engine._pydevd.set_global_debugger(object())
 try:
     engine.start()
 except MeshError as error:
-    assert "has this process already" in str(error), error
+    assert "already debugs this process" in str(error), error
 else:
     raise SystemExit("it was free")
 """

@@ -97,7 +97,7 @@ def test_a_port_that_another_user_has(tmp_path: Path, capsys: pytest.CaptureFixt
         waiting.request("initialize", adapterID="debugpy")
         with another_user("flood", port, 100) as flood:
             assert line_of(flood) == "floods"
-            with pytest.raises(RequestFailed, match="threads before attach"):
+            with pytest.raises(RequestFailed, match="threads was sent before attach"):
                 waiting.request("threads")
             waiting.close()
             with served.ide() as ide:

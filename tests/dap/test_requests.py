@@ -70,7 +70,7 @@ def test_one_rank() -> None:
         # What makes no sense is refused, and ends nothing.
         with pytest.raises(RequestFailed, match="each session needs its own connection"):
             ask("attach", **rank.configuration)
-        with pytest.raises(RequestFailed, match="setBreakpoints: its arguments are not valid for debugpy's engine"):
+        with pytest.raises(RequestFailed, match="setBreakpoints: the arguments are not valid for debugpy's engine"):
             ask("setBreakpoints", source={"path": 5}, breakpoints=[{"line": 1}])
         with pytest.raises(RequestFailed, match="readMemory"):
             ask("readMemory", memoryReference="1", count=5)

@@ -145,7 +145,7 @@ def test_an_ide_that_leaves_before_it_attaches(tmp_path: Path, monkeypatch: pyte
         (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')")
     client = Client(ADAPTER)
     client.request("initialize", adapterID="debugpy")
-    with pytest.raises(RequestFailed, match="threads before attach"):
+    with pytest.raises(RequestFailed, match="threads was sent before attach"):
         client.request("threads")
     client.request("disconnect")
     wait_until(lambda: client.ended, WAIT, "its end")

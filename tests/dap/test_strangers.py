@@ -46,7 +46,7 @@ def test_a_port() -> None:
 
         client = Client(served.address)
         assert client.request("initialize", adapterID="debugpy")["supportsLogPoints"]
-        with pytest.raises(RequestFailed, match="threads before attach"):
+        with pytest.raises(RequestFailed, match="threads was sent before attach"):
             client.request("threads")
         with pytest.raises(RequestFailed, match='"request": "attach"'):
             client.request("launch")

@@ -128,8 +128,8 @@ def test_a_host_is_lost_while_its_ranks_are_stopped() -> None:
         me("attach debugee 2")
         psutil.Process(psutil.Process(pids[2]).ppid()).kill()
         wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
-        assert "debugee 2 is gone" in me.terminal.shown
-        me.heard("rank 3 of debugee is gone")
+        assert "debugee 2 has ended" in me.terminal.shown
+        me.heard("rank 3 of debugee has ended")
         with pytest.raises(SupervisionError):
             result.get(WAIT)
         assert me("cast debugee ranks(hosts=0) p rank") == "[0] 0\n[1] 1\n"

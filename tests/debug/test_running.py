@@ -167,7 +167,7 @@ def test_states_of_all_ranks() -> None:
         assert "ended: 2 (was killed by SIGKILL" in status
         assert "rank 2 of worker: ended (was killed by SIGKILL" in me("p worker self.rank")
         assert not me.ok
-        assert "gone" in me("interrupt worker ranks(2)")
+        assert "rank 2 of worker: ended (" in me("interrupt worker ranks(2)")
         assert me("cast worker ranks(blocked) p 1").startswith("3 ranks of worker (0-1,3): not stopped")
         me("p worker ranks(!dead) self.pair[1].send(b'x')")
     with pytest.raises(Exception, match="SIGKILL"):

@@ -129,7 +129,7 @@ def test_a_rank_that_ends_is_named_after_an_actor_that_it_has() -> None:
         mesh.initialized.get(WAIT)
         me.until("list all", "head")
         mesh.slice(gpus=2).spawn("late", Killed).die.broadcast()
-        me.heard("rank 2 of late is gone")
+        me.heard("rank 2 of late has ended")
 
 
 class Killed(Actor):
