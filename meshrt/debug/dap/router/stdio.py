@@ -123,7 +123,7 @@ async def _dial(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
         sock.connect(path)
         if not same_user(sock):
-            raise AuthenticationError(f"another user listens at {path}")
+            raise AuthenticationError(f"{path} is served by another user")
         sock.setblocking(False)
     except BaseException:
         sock.close()
