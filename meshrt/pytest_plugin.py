@@ -62,13 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--meshrt-pm"):
         return
     if hasattr(config, "workerinput") or config.getoption("dist", "no") != "no":
-        raise pytest.UsageError("--meshrt-pm needs one process at a terminal: add -n 0, for pytest-xdist")
+        raise pytest.UsageError("--meshrt-pm needs a single process at a terminal: add -n 0 (pytest-xdist)")
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:  # between conftest files and tests pytest captures standard input only
         capture.suspend_global_capture(in_=True)
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise pytest.UsageError(
-            "--meshrt-pm needs a terminal as standard input and output; without it, a failed test shows the report"
+            "--meshrt-pm needs a terminal as standard input and output; without the option, failed tests show reports"
         )
 
 
@@ -111,7 +111,7 @@ def _show(report: pytest.TestReport, writer: TerminalWriter) -> None:
         writer.line(text.rstrip())
     writer.sep(">", "traceback")
     report.toterminal(writer)
-    writer.sep(">", "meshrt post-mortem: `h` shows what can be typed, `q` goes on with the tests")
+    writer.sep(">", "meshrt post-mortem: `h` lists the commands, `q` continues with the tests")
     writer.flush()  # its file is not that of the prompt
 
 
@@ -138,7 +138,7 @@ def meshrt_mesh(request: pytest.FixtureRequest) -> Iterator[MeshMaker]:
     # The traceback of a failed test holds its variables, and another program has descriptors of its own.
     if root in (first, None) and not failed and request.config.getini(_LEAKS):
         left = left_behind(before, _ENDS, of_program=root is not None)
-        problems += [f"what the test has left behind:\n{explained(left)}"] if left else []
+        problems += [f"the test has left these resources behind:\n{explained(left)}"] if left else []
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
 

@@ -257,7 +257,7 @@ def _fail_for(left: list[str]) -> None:
     if left:
         from meshrt.testing.leaks import explained
 
-        pytest.fail(f"what the test has left behind:\n{explained(left)}", pytrace=False)
+        pytest.fail(f"the test has left these resources behind:\n{explained(left)}", pytrace=False)
 
 
 def _check_interrupts() -> None:

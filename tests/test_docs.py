@@ -62,7 +62,7 @@ def _all_python_of(page: Path) -> list[Block]:
 
 #: A machine under load may give an agent no time for 3 s: both lines are there then, and the program goes on.
 _PAUSE = re.compile(
-    r"meshrt: the agent of host (\S+) \(pid \d+\) does not answer; its ranks go on\n"
+    r"meshrt: the agent of host (\S+) \(pid \d+\) does not answer; its ranks continue to run\n"
     r"meshrt: the agent of host \1 answers again\n"
 )
 

@@ -124,7 +124,7 @@ class ActorHost:
             self._begin_now(actor, links, messages)
         except (OSError, RuntimeError, MemoryError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error) or "no memory"
-            _log.error("actor %s cannot be started now, and is tried again: %s", actor, why)
+            _log.error("actor %s cannot be started now; this will be retried: %s", actor, why)
             self._waiting[actor] = links, messages
             self._call_later(_BEGIN_AGAIN, functools.partial(self._begin_again, actor))
 

@@ -39,8 +39,8 @@ class UntilJoined:
         off = os.environ.get("PYTHONBREAKPOINT") == "0"
         if not off and os.getpid() == self._pid and not self._settled.is_set():
             if self._who:
-                at = f"{self._who} is at a breakpoint, and stops there when it has joined"
-                print(f"meshrt: {at}; it has not: {self._why()}", file=sys.stderr, flush=True)
+                at = f"{self._who} is at a breakpoint and stops there once it has joined"
+                print(f"meshrt: {at}; not joined yet: {self._why()}", file=sys.stderr, flush=True)
             self._settled.wait()
         self.end()
 

@@ -73,8 +73,8 @@ class Cancelling(ServedLinks):
             running = mailbox.cancel_call(link.client, call_id)
             if running is not None and interrupt and not self._interrupt(mailbox, running):
                 logging.getLogger("meshrt").warning(
-                    "%s.%s() is not interrupted: only the actor that was spawned first in its process has the main "
-                    "thread, and can be",
+                    "%s.%s() is not interrupted: only the actor that was spawned first in its process runs on the "
+                    "main thread and can be interrupted",
                     actor,
                     running.context.endpoint,
                 )

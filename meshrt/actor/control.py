@@ -249,7 +249,7 @@ class ControlThread:
         try:
             function(*args)
         except ProtocolError as error:
-            _log.warning("control thread: %s", error)
+            _log.warning("control thread: invalid message: %s", error)
         except Exception:
             # One bad request must not end the only thread that answers.
             _log.exception("control thread")
@@ -371,6 +371,6 @@ class ControlThread:
             # Any error is the answer; the peer that asked handles it.
             reply.fail(error)
             if not isinstance(error, MeshError):
-                _log.exception("operation %s", name)
+                _log.exception("operation %s failed", name)
             elif not request.id:
-                _log.warning("operation %s: %s", name, error)
+                _log.warning("operation %s failed: %s", name, error)

@@ -119,9 +119,9 @@ def name_taken(name: str, built: Sequence[str], asked: Sequence[str]) -> RemoteE
     """
     what, wanted = (built or ["", "an actor that spawn() has built"])[-1], asked[-1] if asked else ""
     if not asked:
-        text = f"an actor named {name!r} runs on this mesh already; give the second one another name"
+        text = f"an actor named {name!r} already runs on this mesh; give the second actor another name"
     elif what == wanted:
-        text = f"the singleton {name!r} is {what} already, with other arguments than these"
+        text = f"the singleton {name!r} already exists as {what}, with other arguments"
     else:
-        text = f"the singleton {name!r} is {what} already, not {wanted}; give this one another name, or stop() that one"
+        text = f"the singleton {name!r} already exists as {what}, not {wanted}; use another name, or stop() that one"
     return RemoteException("meshrt.errors.UsageError", text, "")

@@ -51,7 +51,7 @@ def endpoint(
     if not inspect.isfunction(method):
         raise InvalidEndpoint(f"@endpoint decorates a method (def or async def), not {type(method).__name__}")
     if getattr(method, _MARK, True) == _CONCURRENT:
-        raise InvalidEndpoint(f"{method.__qualname__} has @concurrent_endpoint already, which is enough")
+        raise InvalidEndpoint(f"{method.__qualname__} already has @concurrent_endpoint; remove @endpoint")
     setattr(method, _MARK, True)
     if urgent:
         setattr(method, _URGENT, True)
@@ -62,7 +62,7 @@ def endpoint(
 
 def _mark_ported(method: Callable[..., Any]) -> None:
     if len(inspect.signature(method).parameters) < 2:
-        raise InvalidEndpoint(f"{method.__qualname__}(): expected a parameter for its response port, behind self")
+        raise InvalidEndpoint(f"{method.__qualname__}(): expected a parameter for its response port, after self")
     setattr(method, _PORTED, True)
 
 
@@ -91,11 +91,11 @@ def concurrent_endpoint(method: F | None = None, *, explicit_response_port: bool
         return functools.partial(concurrent_endpoint, explicit_response_port=explicit_response_port)
     if not inspect.iscoroutinefunction(method):
         kind = (
-            "a def method, which would keep the others waiting" if inspect.isfunction(method) else type(method).__name__
+            "a def method, which would block the other calls" if inspect.isfunction(method) else type(method).__name__
         )
         raise InvalidEndpoint(f"@concurrent_endpoint decorates an async def method, not {kind}")
     if hasattr(method, _MARK):
-        raise InvalidEndpoint(f"{method.__qualname__} has @endpoint already; @concurrent_endpoint takes its place")
+        raise InvalidEndpoint(f"{method.__qualname__} already has @endpoint; use @concurrent_endpoint alone")
     setattr(method, _MARK, _CONCURRENT)
     if explicit_response_port:
         _mark_ported(method)

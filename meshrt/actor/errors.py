@@ -38,7 +38,7 @@ def why_ended(error: BaseException | None) -> str:
     if error is None:
         return ""
     first_line = text_of(error).partition("\n")[0]
-    return one_line(f"the block that it lived in has ended with {type_name(error)}: {first_line}", _WHY)
+    return one_line(f"the block of the actor has ended with {type_name(error)}: {first_line}", _WHY)
 
 
 def number_failure() -> str:

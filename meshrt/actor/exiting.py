@@ -73,7 +73,7 @@ class InterpreterExit:
         """Return what runs now, in words: nothing, the step, or the threads that it waits for. Any thread."""
         if self._step != "threads":
             return [self._step] if self._step else []
-        return [f"thread {thread.name!r}, which is not a daemon," for thread in _others()] or ["the end of threads"]
+        return [f"thread {thread.name!r}, which is not a daemon," for thread in _others()] or ["waiting for threads"]
 
     def run(self, *, whole: bool) -> None:
         """Run the steps. What user code raises is printed, as by an interpreter.
@@ -90,11 +90,11 @@ class InterpreterExit:
     def _run(self, those: slice) -> None:
         steps: list[tuple[str, Callable[[], object]]] = [
             ("threads", _join_threads),
-            ("functions of atexit", atexit._run_exitfuncs),
+            ("atexit functions", atexit._run_exitfuncs),
             # First: of a file that is a part of a cycle, the collector may close the descriptor before it is written.
-            ("the writing of open files", _flush_files),
-            ("the end of modules (__del__)", _end_modules),
-            ("the writing of open files", _flush_files),
+            ("writing open files", _flush_files),
+            ("clearing modules (__del__)", _end_modules),
+            ("writing open files", _flush_files),
         ]
         for step, function in steps[those]:
             try:
@@ -108,7 +108,7 @@ class InterpreterExit:
                     what = self.running()[0].rstrip(",")
                     print(f"meshrt: interrupted at the exit of this rank: {what}", file=sys.stderr)
             except BaseException as error:  # the steps behind it are to run all the same
-                print(f"meshrt: {self._step} at the exit of this rank: {text_of(error)}", file=sys.stderr)
+                print(f"meshrt: error at the exit of this rank ({self._step}): {text_of(error)}", file=sys.stderr)
         self._step = ""
 
 
@@ -222,4 +222,4 @@ def _flush(file: io.IOBase) -> None:
         file.flush()
     except OSError as error:
         name = text_of(getattr(file, "name", file))
-        print(f"meshrt: the end of {name} could not be written at the exit of this rank: {error}", file=sys.stderr)
+        print(f"meshrt: the rest of {name} could not be written at the exit of this rank: {error}", file=sys.stderr)

@@ -70,6 +70,6 @@ def say_unavailable(error: BaseException) -> None:
     _said.append(True)
     try:
         text = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else type(error).__name__
-        os.write(2, f"meshrt: the debugger cannot be opened here ({text}); the program goes on without it\n".encode())
+        os.write(2, f"meshrt: the debugger cannot be opened here ({text}); the program continues\n".encode())
     except Exception:
         pass  # then nothing can be said

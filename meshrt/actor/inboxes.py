@@ -155,12 +155,12 @@ class Inbox:
     def known(self) -> str:
         """Return what is known of those that send to it, in words."""
         if self._come:
-            come = "1 message has come" if self._come == 1 else f"{self._come} messages have come"
+            come = "1 message was received" if self._come == 1 else f"{self._come} messages were received"
             processes = "1 other process" if self._senders == 1 else f"{self._senders} other processes"
-            origin = f", from {processes}" if self._senders else ", from this process"
+            origin = f" from {processes}" if self._senders else " from this process"
             return f"{come}{origin}, the last one {time.monotonic() - self._last:.1f} s ago"
         passed_on = "" if self.passed_on else ": the port was not passed to another process"
-        return f"nothing has been sent to it{passed_on}"
+        return f"no message was sent to it{passed_on}"
 
     def unread(self) -> list[str]:
         """Return the exceptions that have come and were not taken, each in a line."""
@@ -206,7 +206,7 @@ def close_inbox(runtime: ProcessRuntime, number: str) -> None:
 def _say_unread(errors: Sequence[str], channel: str) -> None:
     if errors:
         more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-        text = "nobody has received what port.exception() has sent to %s: %s%s"
+        text = "nobody has received the exception that port.exception() sent to %s: %s%s"
         logging.getLogger("meshrt").error(text, channel, errors[0], more)
 
 

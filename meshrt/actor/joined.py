@@ -45,7 +45,7 @@ __all__ = ["JoinedRank", "MainCall"]
 
 #: Seconds for the last messages of the control thread.
 _SETTLE = 1.0
-_CLOSED = "the script has closed the descriptors of meshrt; it goes on, and the tools do not see it any more"
+_CLOSED = "the script has closed the descriptors of meshrt; it continues, but is no longer visible to meshrt commands"
 
 
 class MainCall:
@@ -188,7 +188,7 @@ class JoinedRank(RankProcess):
         """The program is gone, or cannot be reached any more. On the control thread."""
         self.lost = True
         if not self.rank and not self._call.quiet:  # one line for all
-            why = _CLOSED if self._is_closed() else "the program of this job has ended; its ranks go on without it"
+            why = _CLOSED if self._is_closed() else "the program of this job has ended; its ranks continue without it"
             print(f"meshrt: {why}", file=sys.stderr, flush=True)
         sys.breakpointhook = sys.__breakpointhook__
         if hooks.program_lost:

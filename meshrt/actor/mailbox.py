@@ -292,10 +292,10 @@ class Mailbox:
                 return self.executor.decode_init(frame, link)
             if frame.kind == STOP:  # by the handle of a refused spawn
                 return [pack_header(RESULT, [frame.header[0], None])]
-            raise ProtocolError(f"an actor does not take messages of kind {frame.kind}")
+            raise ProtocolError(f"an actor does not accept messages of kind {frame.kind}")
         except Exception as error:  # an exception of user code is an answer; this one is about the header
             if not isinstance(error, ProtocolError):
-                _log.warning("a caller is cut off: its message cannot be read: %r", error)
+                _log.warning("a caller was disconnected: its message cannot be read: %r", error)
             self.callers.drop(link)
             return None
 

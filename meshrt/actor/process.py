@@ -408,7 +408,7 @@ class RankProcess:
     def signal_main(self) -> None:
         """Have the hooks in `signalled` run on the main thread. Raises MeshError if user code took the signal."""
         if signal.getsignal(MAIN_SIGNAL) != self._handler:
-            raise MeshError(f"code of this rank has taken signal {int(MAIN_SIGNAL)}, which the debugger needs")
+            raise MeshError(f"code of this rank uses signal {int(MAIN_SIGNAL)}, which the debugger needs")
         ident = threading.main_thread().ident
         if ident is not None:
             self.signals_sent += 1

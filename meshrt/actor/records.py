@@ -33,7 +33,7 @@ _NAME_MAX = 1000
 _EXTRA_MAX = 50
 #: Numbers on the wire have 64 bits.
 _NUMBER_MAX = 1 << 63
-_CUT = " ... (cut: the log file of the rank has all of it)"
+_CUT = " ... (cut: the log file of the rank has the full text)"
 #: What every record has.
 _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

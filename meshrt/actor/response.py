@@ -23,7 +23,7 @@ from meshrt.wire.messages import ERROR, NO_ERROR, RESULT, STORED
 
 __all__ = ["Response", "ResponsePort"]
 
-_ANSWERED = "was answered already; for several answers, send a port of a Channel along"
+_ANSWERED = "was already answered; for several answers, pass a port of a Channel as an argument"
 
 
 class Response:
@@ -150,4 +150,4 @@ class ResponsePort:
         return f"<response port of {self._response}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("the response port of a call stays on its rank; open a Channel and send its port")
+        raise TypeError("a response port cannot be sent to another process; open a Channel and send its port")

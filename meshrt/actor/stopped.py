@@ -168,4 +168,4 @@ def _answer_to(frame: Frame, why: ActorEnds | None) -> list[Buffer] | None:
             return None  # its call was answered
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"a message that cannot be read: {error}") from None
-    raise ProtocolError(f"an actor does not take messages of kind {frame.kind}")
+    raise ProtocolError(f"an actor does not accept messages of kind {frame.kind}")

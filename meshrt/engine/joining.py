@@ -76,7 +76,7 @@ def invited_by(text: bytes) -> Invited:
         (frame,) = control_decoder().receive_data(text)
         return INVITED.decode(frame.payload)
     except (ValueError, ProtocolError) as error:
-        raise UsageError(f"what was read is not a valid invitation to a program of meshrt: {error}") from None
+        raise UsageError(f"the input is not a valid invitation to a program of meshrt: {error}") from None
 
 
 def _unreachable(problems: Mapping[Port, str]) -> ConnectionError:

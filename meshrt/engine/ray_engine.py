@@ -119,7 +119,7 @@ class RayEngine:
         count = group.hosts - len(placed)
         why = missing(group.bundle, count, self.strategy, [node for node in nodes() if node.identity not in used])
         what = f"Ray has not placed {counted(count, 'host')} with {describe(group.bundle)} each"
-        return f"{what}: {'; '.join(why) or 'its nodes have that free, see `ray status`'}"
+        return f"{what}: {'; '.join(why) or 'its nodes have these resources free, see `ray status`'}"
 
 
 def _take(groups: Sequence[Group], count: int) -> list[tuple[Group, int]]:
@@ -164,7 +164,7 @@ class _Waiting:
         """Say what is waited for, if it is time for that. Raises SpawnError: it is not waited for any longer."""
         passed = time.monotonic() - self._begun
         if passed >= self._seconds:
-            raise SpawnError(f"{what()}, and RayEngine(timeout={self._seconds:g}) waits no longer")
+            raise SpawnError(f"{what()}; RayEngine(timeout={self._seconds:g}) has expired")
         if passed >= self._next:
             self._next = 2 * passed
             self._announce(f"{what()} (for {passed:.0f} s, at most {self._seconds:g} s)")

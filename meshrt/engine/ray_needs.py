@@ -60,8 +60,8 @@ def hosts_of(request: Request, given: Resources, nodes: Sequence[Node]) -> int:
             if any(_times(bundle, node.total) for node in nodes):
                 return hosts
     raise SpawnError(
-        f"no node of the Ray cluster can have a share of {request.ranks} ranks: hosts= says how many hosts there are, "
-        "and RayEngine(resources=...) what each of them needs"
+        f"no node of the Ray cluster can run a share of {request.ranks} ranks: set the number of hosts with hosts=, "
+        "and what each of them needs with RayEngine(resources=...)"
     )
 
 
@@ -85,7 +85,7 @@ def missing(bundle: Resources, hosts: int, strategy: str, nodes: Sequence[Node])
     if not texts:
         free = _room(bundle, strategy, [node.free for node in nodes])
         if free < hosts:
-            texts.append(f"all of that on one node is free for {free} of {counted(hosts, 'host')}")
+            texts.append(f"all these resources on one node are free for {free} of {counted(hosts, 'host')}")
     return texts
 
 

@@ -329,7 +329,7 @@ class Agent:
             self._meetings.append(Meeting(self._selector, name, births, prepare, self._adopt, self._later))
         except (OSError, UsageError) as error:
             for birth in births:
-                self._not_started(birth, f"the socket that it joins at cannot be made: {error}")
+                self._not_started(birth, f"the socket for joining could not be created: {error}")
 
     def _adopt(self, child: Child, pid: int) -> None:
         child.pid = pid
@@ -387,7 +387,9 @@ class Agent:
         if child.full:  # a message without an answer passes: it changes a state, or is sent once
             message = TO_RANK.decode(frame.payload)
             if isinstance(message, Request) and message.id:
-                error = MeshError(f"{message.op} was not sent to rank {child.birth.rank}: it takes no messages")
+                error = MeshError(
+                    f"{message.op} was not sent to rank {child.birth.rank}: the rank does not read messages"
+                )
                 self._root.tell(refusal(message.id, error), address)
                 return
         self._send_rank(child, relayed_frame(frame.payload))
@@ -531,9 +533,7 @@ class Agent:
             ending = self._strays.sweep(self._children.values(), self._starter.zygotes.keys())
         except OSError as error:
             if not self._sweep_failed:
-                self._warn(
-                    f"processes that ranks have left behind cannot be looked up: {error.strerror} (see ulimit -n)"
-                )
+                self._warn(f"processes that ranks have left behind cannot be listed: {error.strerror} (see ulimit -n)")
             self._sweep_failed = True
             self._later(_SWEEP_AGAIN, lambda: self._sweep_next(0))
             return
@@ -652,7 +652,7 @@ def serve(link: Link, main: Callable[..., None], leftover: bytes = b"", *, tells
         why = f" ({link.error.strerror})" if link.error is not None else ""
         with contextlib.suppress(OSError):
             print(
-                f"meshrt: host {os.uname().nodename} ends: the script on host 0 has died, "
+                f"meshrt: the agent of host {os.uname().nodename} ends: the script on host 0 has died, "
                 f"or its machine does not answer{why}",
                 file=sys.stderr,
                 flush=True,

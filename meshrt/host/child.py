@@ -211,7 +211,7 @@ class Child(msgspec.Struct, eq=False):
         try:
             written = os.pread(self.fault_file, _FAULTS_MAX, self.asked_faults)
         except OSError as error:
-            self.hint = self.hint or f"the stack of its crash, if there is one, cannot be read: {error.strerror}"
+            self.hint = self.hint or f"the stack of a possible crash cannot be read: {error.strerror}"
             return ""
         crash = written.find(_CRASH)
         return written[crash:][: 1 << 16].decode("utf-8", errors="replace") if crash >= 0 else ""

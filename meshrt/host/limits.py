@@ -49,7 +49,7 @@ def _gpu(asked: str, given: list[str]) -> str:
         return given[int(asked)]
     if asked in given:
         return asked
-    raise SpawnError(f"GPU {asked} was asked for, and the host has {len(given)}: {GPUS}={','.join(given)}")
+    raise SpawnError(f"GPU {asked} was requested, but the host has {len(given)}: {GPUS}={','.join(given)}")
 
 
 def _files(ranks: int, running: int) -> int:

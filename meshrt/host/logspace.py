@@ -67,8 +67,8 @@ class LogSpace:
         if not self._told:
             self._told = True
             self._warn(
-                f"the oldest output of ranks is removed from its files, {path} first: a rank keeps two files of "
-                f"{self.share} bytes, and all ranks of a host agent {self._limit} bytes (MESHRT_LOGS_LIMIT) in "
+                f"the oldest output of ranks is removed from its files, {path} first: the limit of a rank is two files "
+                f"of {self.share} bytes, that of all ranks of a host agent {self._limit} bytes (MESHRT_LOGS_LIMIT) in "
                 f"{FINISHED_MAX} files"
             )
 

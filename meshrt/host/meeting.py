@@ -143,7 +143,7 @@ class Meeting:
                 self._leave(guest)
                 return
             if guest.said > _SAID_MAX or len(guest.descriptors) > _DESCRIPTORS:
-                raise ProtocolError("more than a process that joins has to say")
+                raise ProtocolError("the message of a joining process is too long")
             for frame in guest.decoder.receive_data(data):
                 if guest not in self._guests:
                     return  # it was refused, and goes on all the same
@@ -162,15 +162,15 @@ class Meeting:
         birth = self._expected.get(min(self._expected, default=-1) if rank < 0 else rank)
         why = ""
         if not guest.pid:
-            why = "it is in another pid namespace than the host agent"
+            why = "its PID namespace differs from that of the host agent"
         elif guest.child is not None or birth is None:
             which = "each rank" if rank < 0 else f"rank {rank}"
-            why = f"{which} has a process already, or is on another host"
+            why = f"{which} already has a process, or is on another host"
         else:
             try:
                 child, plumbing = self._prepare(birth)
             except OSError as error:  # it tries again
-                why = f"the host agent has no resources for it: {error.strerror}"
+                why = f"the host agent has no resources for the process: {error.strerror}"
         if why:
             guest.sock.sendall(control_frame(Refused(why)))
             self._leave(guest)
@@ -187,7 +187,7 @@ class Meeting:
     def _ready(self, guest: _Guest) -> None:
         child = guest.child
         if child is None or not guest.descriptors:
-            raise ProtocolError("a process that is ready for no rank")
+            raise ProtocolError("a joining process is ready, but has no rank")
         stacks, *watcher = guest.descriptors
         os.dup2(stacks, child.fault_file, inheritable=False)
         child.watcher = socket.socket(fileno=watcher[0]) if watcher else None  # OSError: it is no socket

@@ -130,7 +130,7 @@ class RankLog(Log):
             # A directory that was removed is made again by the root.
             self._failed = not isinstance(error, FileNotFoundError)
             if not self._told:
-                self._warn(f"the output of a rank is not kept any more: {self._path}: {error.strerror}")
+                self._warn(f"the output of a rank is no longer saved: {self._path}: {error.strerror}")
             self._told = True
 
     def close(self) -> None:

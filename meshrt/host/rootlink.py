@@ -145,7 +145,7 @@ class RootLink:
             self._on_room()
             if self._dropped:
                 count, self._dropped = self._dropped, 0
-                self.tell(Warn(f"{counted(count, 'line')} of output came too fast: see the files"))
+                self.tell(Warn(f"{counted(count, 'line')} of output not shown: the output was too fast; see the files"))
 
     def _tell_dropped(self) -> None:
         events, self._events = self._events, {}

@@ -120,7 +120,7 @@ class Starter:
         except OSError as error:
             for child, plumbing in prepared:
                 plumbing.close()
-                self._give_up(child, f"no process could be started to preload: {error.strerror}")
+                self._give_up(child, f"the process that preloads modules could not be started: {error.strerror}")
             return
         for _, plumbing in prepared:
             plumbing.close()
@@ -136,7 +136,7 @@ class Starter:
                 prepared.append(self.prepare(birth, log_directory))
             except OSError as error:
                 hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-                self._failed(birth, f"no socket, pipe or log for it: {error.strerror}{hint}")
+                self._failed(birth, f"its socket, pipe or log cannot be created: {error.strerror}{hint}")
         return prepared
 
     def prepare(self, birth: Birth, log_directory: str, *, joined: bool = False) -> tuple[Child, Plumbing]:

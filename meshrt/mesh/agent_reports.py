@@ -98,6 +98,6 @@ class AgentReports:
             who = f"{'rank' if len(counts) == 1 else 'ranks'} {fold_ranks(rank for rank, _ in counts)} of {name}"
             total = sum(count for _, count in counts)
             self._terminal.announce(
-                f"{total} {DROPPABLE[event]} on {who} were left out: the script, or a host agent, did not read them "
-                "in time"
+                f"{total} {DROPPABLE[event]} on {who} were dropped: the script or a host agent did not read "
+                "them in time"
             )

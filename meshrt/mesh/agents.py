@@ -169,7 +169,7 @@ class AgentLink:
                 self._received(frame)
         except ProtocolError as error:
             # An agent that sends invalid data cannot be used any more, and must not stay half alive.
-            logging.getLogger("meshrt").error("the agent of host %s is ended: it has sent %s", self.host, error)
+            logging.getLogger("meshrt").error("the agent of host %s is being terminated: it sent %s", self.host, error)
             self.kill()
             self._end()
         if self._link.closed:
@@ -192,7 +192,7 @@ class AgentLink:
             receive()
         except Exception:
             # An error here must not lose the messages that were read together with this one: deaths are among them.
-            logging.getLogger("meshrt").exception("a message of host %s", self.host)
+            logging.getLogger("meshrt").exception("error while handling a message of host %s", self.host)
 
     def _end(self) -> None:
         if not self.gone:
@@ -294,8 +294,8 @@ class AgentLink:
             return self.placed.said_of_end()
         where = f"its machine ({self.peer[0]})" if self.peer is not None else "its machine"
         last = time.strftime("%H:%M:%S", time.localtime(time.clock_gettime(time.CLOCK_REALTIME) - self._unheard))
-        said = f"{where} has not answered for {ROOT_SECONDS} s: it has failed, or the network to it"
-        said += f"; the last sign of it came {self._unheard:.1f} s before, at {last}"
+        said = f"{where} has not answered for {ROOT_SECONDS} s: the machine or the network has failed"
+        said += f"; its last network packet arrived {self._unheard:.1f} s before, at {last}"
         return ". ".join(filter(None, (said, self.placed.said_of_end())))
 
     @property
@@ -384,9 +384,9 @@ class AgentPulse:
             elif now - asked >= self.SILENT_SECONDS and agent not in self._silent:
                 self._silent.add(agent)
                 self._announce(
-                    f"the agent of host {agent.host} (pid {agent.pid}) does not answer; its ranks go on"
+                    f"the agent of host {agent.host} (pid {agent.pid}) does not answer; its ranks continue to run"
                     if agent.is_heard()
-                    else f"the machine of host {agent.host} does not answer; it is lost after {ROOT_SECONDS} s of that"
+                    else f"the machine of host {agent.host} does not answer; it counts as lost after {ROOT_SECONDS} s"
                 )
         self._each()
 

@@ -307,8 +307,8 @@ def _disturbing(failure: MeshFailure) -> MeshError:
     if isinstance(error, SupervisionError):
         error.mesh_name = failure.mesh_name
     error.add_note(
-        "An earlier failure that nobody handled, raised at the next get(): what this line waits for has not failed, "
-        "and you can wait again. To handle such failures, use __supervise__() of the owner or "
+        "This is an earlier, unhandled failure, raised at the next get(): the operation of this line has not failed, "
+        "and you can wait for it again. To handle such failures, use __supervise__() of the owner or "
         "meshrt.unhandled_fault_hook (docs/supervision.md)."
     )
     return error
@@ -322,7 +322,7 @@ def _check(result: object) -> None:
     """Raise UsageError if a hook was not called whole."""
     if inspect.iscoroutine(result):
         result.close()
-        raise UsageError("meshrt.unhandled_fault_hook is an async function, which is not awaited: give a plain one")
+        raise UsageError("meshrt.unhandled_fault_hook must be a plain function: an async function is not awaited")
 
 
 def _hook() -> Callable[[MeshFailure], object] | None:

@@ -376,8 +376,8 @@ class StopCall(QuietCall):
             error = self._withdrawn = self.overdue(self._cut + seconds)
         error.over = True
         error.add_note(
-            "what runs there cannot be interrupted: C code, a thread other than the main one, or an endpoint that "
-            "catches SystemExit; the actor ends when it returns, or with its process: mesh.stop()"
+            "the running code cannot be interrupted: it is C code, is not on the main thread, or catches SystemExit; "
+            "the actor ends when this code returns, or with its process: mesh.stop()"
         )
         self._fail()
         self._driver.wake()

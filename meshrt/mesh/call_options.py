@@ -36,7 +36,7 @@ class CallOptions:
         if timeout is not None and not (0 < timeout < math.inf):
             raise UsageError(f"timeout={timeout!r}: expected a positive, finite number of seconds")
         if limit is not None and (type(limit) is not int or limit < 1):
-            raise UsageError(f"limit={limit!r}: expected how many calls may be unanswered, an integer of 1 or more")
+            raise UsageError(f"limit={limit!r}: expected a limit for unanswered calls, an integer of 1 or more")
         self._timeout = timeout
         self._limit = math.inf if limit is None else limit
         self._changed = threading.Lock()

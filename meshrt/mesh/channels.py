@@ -145,7 +145,7 @@ class PortReceiver(Generic[T]):
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a receiver stays in the process that has opened its channel: send the port")
+        raise TypeError("a receiver cannot be sent to another process: send the port of the channel")
 
 
 class _Received(WeakFuture[T]):
@@ -184,7 +184,7 @@ class _Received(WeakFuture[T]):
     def _wait_for(self, timeout: float | None) -> None:
         if isinstance(threading.current_thread(), RuntimeThread):
             raise UsageError(
-                "port.recv() cannot be waited for in a done-callback: its thread has to receive the message"
+                "port.recv() cannot wait in a done-callback: the thread of the callback has to receive the message"
             )
         try:
             super()._wait_for(timeout)

@@ -72,16 +72,16 @@ class ClientTree:
 
     def actor_spawned(self, mesh_id: str, actor: str, view: Shape, *, owned: bool = True) -> None:
         """It owns nothing of the program."""
-        raise UsageError("only a program itself starts actors on its meshes")
+        raise UsageError("only the program of a mesh can start actors on it")
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """As `actor_spawned`."""
-        raise UsageError("only a program itself starts its ranks again")
+        raise UsageError("only the program of a rank can restart it")
 
     def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """As `actor_spawned`."""
-        raise UsageError("only a program itself starts its ranks again")
+        raise UsageError("only the program of a rank can restart it")
 
     def unhandled(self, report: Unhandled) -> None:
         """As `actor_spawned`."""
-        raise UsageError("only a program itself reports errors of its actors")
+        raise UsageError("only the program of an actor can report its errors")

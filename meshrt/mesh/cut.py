@@ -69,7 +69,9 @@ class CutWork:
             lines[_LINES - 1 :] = [counted(len(lines) - _LINES + 1, "more endpoint")]
         if self._waiting:
             count, least = sum(self._waiting.values()), "at least " if self._more & self._waiting.keys() else ""
-            calls = "1 call that had not begun, sent to" if count == 1 else f"{count} calls that had not begun, sent to"
+            calls = (
+                "1 call that had not started, sent to" if count == 1 else f"{count} calls that had not started, sent to"
+            )
             lines.append(f"{least}{calls} {_ranks(self._waiting)}")
         named = set().union(*self._calls.values())
         if rest := self._killed - named:
@@ -77,18 +79,16 @@ class CutWork:
         if not lines:
             return ""
         when = "the end of the program" if at_exit else "its stop()"
-        head = f"work of {self._mesh} was cut off: it had not ended {grace:g} s after {when}"
+        head = f"unfinished work of {self._mesh} was terminated {grace:g} s after {when}"
         if not self._script:
             lines.append(
-                "to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)"
+                "to let calls finish: wait for them with get(), or give the mesh more time with stop(grace=SECONDS)"
             )
         return "\n  ".join([head, *lines])
 
     def _on(self, ranks: set[int]) -> str:
         killed = ranks & self._killed
-        return f"on {_ranks(ranks)}" + (
-            f" ({_ranks(killed)} killed, as the interrupt did not end it)" if killed else ""
-        )
+        return f"on {_ranks(ranks)}" + (f" ({_ranks(killed)} killed: the interrupt had no effect)" if killed else "")
 
 
 def _ranks(ranks: Iterable[int]) -> str:

@@ -51,7 +51,7 @@ class ReceivedFiles:
         key = (mesh_id, rank, name)
         parts = self._parts.setdefault(key, [])
         if len(names) > _MOST or sum(map(len, parts)) > _FILE_MAX or self._pending > _PENDING_MAX:
-            self._say(f"{name} of rank {rank} is not kept: it is too large, or there are too many")
+            self._say(f"{name} of rank {rank} is not saved: it is too large, or there are too many files")
             self._forget(key)
             return
         parts.append(part.data)

@@ -32,7 +32,7 @@ def _checked(timeout: float | None) -> float | None:
 class Future(Pending, Generic[T_co]):
     """A value that will be available later: get it, await it, or add a callback. From any thread, any number of times.
 
-    Made by meshrt only. A time-out consumes nothing: the call goes on, and ``get`` may be called again.
+    Made by meshrt only. A time-out does not end the call: ``get`` may be called again.
     """
 
     __slots__ = ("__weakref__", "_error", "_lock", "_value")

@@ -145,7 +145,7 @@ class HostAgents:
         try:
             self.of(None, Request(None, 0))
         except Exception as error:
-            text = f"no host agent can be started on this machine, which large arrays for others need: {error}"
+            text = f"no host agent can be started here; sending large arrays to other machines needs one: {error}"
             logging.getLogger("meshrt").warning(text)
             self._loop.post(self._home.failed)
 

@@ -62,6 +62,6 @@ def first_ranks(shape: Shape, host_of: Callable[[int], int]) -> Shape:
     step = others[0] - first
     if step <= 0 or [*firsts.values()] != [*range(first, first + step * len(firsts), step)]:
         raise UsageError(
-            f"{len(shape)} ranks on {len(firsts)} hosts: not as many on each; give the mesh a dimension hosts"
+            f"{len(shape)} ranks on {len(firsts)} hosts are not spread evenly; give the mesh a dimension hosts"
         )
     return Shape(("hosts",), Slice(offset=first, sizes=(len(firsts),), strides=(step,)))

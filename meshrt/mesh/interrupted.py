@@ -27,7 +27,7 @@ __all__ = ["Interrupted", "waited_for"]
 _LINES = 4
 #: Seconds from which on a call is said to hang; before, it may just have been sent.
 _HANGS = 1.0
-_ASK = "`python -m meshrt.debug -c where` says where ranks are, while they run"
+_ASK = "`python -m meshrt.debug -c where` shows where ranks are, while they run"
 
 
 #: The functions that wait, and the name of what they wait for.
@@ -81,7 +81,7 @@ def waited_for(
         walker = walker.tb_next
     pending = given_up if pending is None else pending
     if isinstance(pending, Written) and sending is not None:
-        sent, what = pending.since, "messages not taken by"
+        sent, what = pending.since, "messages not yet read by"
         call = _unsent(pending, sending["target"], sending["endpoint"])
     elif isinstance(pending, Future) and pending.tells:
         sent, what = pending.overdue(0).sent, "no answer from"

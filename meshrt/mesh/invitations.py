@@ -315,9 +315,9 @@ def make_certificate(seed: bytes = b"") -> Certificate:
         from cryptography.x509.oid import NameOID  # start-up: as said
     except ImportError as error:
         raise UsageError(
-            f"host {socket.gethostname()} cannot make the certificate of the program, which needs the package "
-            f"cryptography: {error}; install it for {sys.executable}"
-            + (". Each host needs it where a secret file is used" if seed else "")
+            f"host {socket.gethostname()} cannot create the certificate of the program: this requires the "
+            f"package cryptography: {error}; install it for {sys.executable}"
+            + (". Each host needs the package if a secret file is used" if seed else "")
         ) from None
 
     key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey

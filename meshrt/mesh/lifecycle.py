@@ -109,7 +109,7 @@ class Lifecycle:
             return
         if fate.kind == "unborn" and rank in record.incarnations:
             # It had been there: requests to it, and its creator, must not wait for ever.
-            fate = replace(fate, kind="died", hint=f"its process was to be started again, and {fate}")
+            fate = replace(fate, kind="died", hint=f"its restart failed: {fate.hint}")
         # A caller that waits is told by the error of the call.
         owed = self._services.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
@@ -123,7 +123,7 @@ class Lifecycle:
                 # An incomplete mesh cannot be used, and its owner has only an error, not a handle to stop it.
                 self._stopping.stop(mesh_id, 0.0, str(record.initialized.exception(0)))
         if fate.kind == "died" and record.stopped is None and (refusal or not owed):
-            again = f", and is not started again: {refusal}" if refusal else ""
+            again = f"; the rank is not restarted: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
         if fate.kind in ("died", "host"):
             self._supervision.lost(record, rank, fate)
@@ -143,7 +143,7 @@ class Lifecycle:
         if fate.kind == "host":
             record.homeless.add(rank)  # `lose` goes on, with all of them
             return
-        self._services.announce(f"{record.name} {where} {fate}: it is started again ({record.incarnations[rank]})")
+        self._services.announce(f"{record.name} {where} {fate}; restarting it (restart {record.incarnations[rank]})")
         record.agent_of[rank].send_frames(record.births([rank]))
 
     def _fail_pending_soon(self) -> None:
@@ -154,17 +154,17 @@ class Lifecycle:
 
     def _end_owned(self, mesh_id: str, rank: int, fate: Fate) -> None:
         self._restarts.forget_spawner((mesh_id, rank))
-        why = f"the rank of the actor that has spawned it {fate}" if fate.kind != "stopped" else ""
+        why = f"the rank of the actor that spawned this actor {fate}" if fate.kind != "stopped" else ""
         for rank_gone in self.on_rank_gone:
             rank_gone(mesh_id, rank, why)
         for owned in self._known(self._owned.pop((mesh_id, rank), ())):
-            self._stopping.stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
+            self._stopping.stop(owned, 0.0, f"the rank that created this mesh {fate}" if fate.kind != "stopped" else "")
 
     def own(self, owner: Owner, mesh_id: str) -> None:
         """A rank has made a mesh, which ends with it."""
         record = self._registry.meshes.get(owner.mesh_id)
         if record is None or owner.rank in record.fates:
-            self._stopping.stop(mesh_id, 0.0, "the rank that has made it is gone")
+            self._stopping.stop(mesh_id, 0.0, "the rank that created this mesh has ended")
             return
         address = (owner.mesh_id, owner.rank)
         self._owned[address] = [*self._known(self._owned.get(address, ())), mesh_id]
@@ -219,10 +219,10 @@ class Lifecycle:
                         self.gone(record.mesh_id, rank, fate)
                 if kind == "host":
                     self._services.announce(
-                        f"the agent of host {agent.host} is gone, and {counted(len(ranks))} of {record.name}"
+                        f"the agent of host {agent.host} was lost, and with it {counted(len(ranks))} of {record.name}"
                         + (f" ({why})" if why else "")
                         + ("" if record.stopped is None else ", which was being stopped")
-                        + (f"; {counted(len(record.homeless))} to be started again" if record.homeless else "")
+                        + (f"; {counted(len(record.homeless))} will be restarted" if record.homeless else "")
                     )
                 if record.homeless:
                     for move in self.on_homeless:

@@ -71,14 +71,14 @@ class Moving:
         for rank in moved:
             record.agent_of[rank] = spare
         if moved:
-            self._services.announce(f"{counted(len(moved))} of {record.name} started again on host {spare.host}")
+            self._services.announce(f"restarting {counted(len(moved))} of {record.name} on host {spare.host}")
         for rank in moved:
             spare.send_frames(record.births([rank]))
         if spare.gone:  # since it was chosen
             self._lifecycle.lose(spare)
 
     def _give_up(self, lost: AgentLink, record: MeshRecord, ranks: list[int], problem: str) -> None:
-        why = f"{lost.why() or 'its host was lost'}; no other host can take its place: {problem}"
+        why = f"{lost.why() or 'its host was lost'}; no other host can replace it: {problem}"
         for rank in ranks:
             if rank in record.homeless:
                 record.homeless.discard(rank)

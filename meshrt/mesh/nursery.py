@@ -72,7 +72,7 @@ class Nursery:
         if not self._begun:
             call.cancel()
             raise UsageError(
-                "this nursery has no block with which its calls would end: expected `with meshrt.nursery() as calls:`; "
+                "this nursery is not open as a block: expected `with meshrt.nursery() as calls:`; "
                 "the call was cancelled"
             )
         futures = list(call) if isinstance(call, StreamCall) else [call]
@@ -84,7 +84,7 @@ class Nursery:
         if closing or closed:
             call.cancel()
         if closed:
-            raise UsageError("the block of this nursery has ended: its calls end with it; the call was cancelled")
+            raise UsageError("the block of this nursery has ended and accepts no new calls; the call was cancelled")
         for future in futures:
             # Also while the block does something else.
             future.when_done(functools.partial(self._one_done, future), background=True)

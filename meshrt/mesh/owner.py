@@ -69,9 +69,7 @@ class RankOwner:
     def spawn(self, spec: MeshSpec, hosts: Hosts) -> str:
         """Ask the root to start the ranks. Raises MeshError with its refusal."""
         if hosts.engine is not None:
-            raise UsageError(
-                "a mesh made inside a rank is placed as its program's meshes are: engine= is for the script"
-            )
+            raise UsageError("engine= is only for the script: a mesh made inside a rank uses the engine of its program")
         call = current_call()
         if call is not None:
             call.instance.has_made = True
@@ -120,7 +118,7 @@ class RankOwner:
     def check_whole(self, mesh_id: str, shape: Shape) -> None:
         """Raise UsageError if ``shape`` is a part of the mesh only."""
         if len(shape) != self._sizes[mesh_id]:
-            raise UsageError(f"{self._names[mesh_id]} is stopped as a whole, this is a slice of it ({shape})")
+            raise UsageError(f"{self._names[mesh_id]} can only be stopped as a whole; this is a slice ({shape})")
 
     def failed(self, mesh_id: str, error: BaseException) -> None:
         """The root hears of it by the error that this rank itself ends with."""
@@ -136,7 +134,7 @@ class RankOwner:
 
     def show(self, shown: Shown | None, mesh_id: str, shape: Shape | None = None) -> None:
         """Only the script has a terminal. Raises UsageError."""
-        raise UsageError("meshrt.logs() is for the script, whose terminal it changes; this is a rank")
+        raise UsageError("meshrt.logs() changes the terminal of the script and must be called there; this is a rank")
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""
@@ -180,7 +178,7 @@ def owner_for_new() -> MeshOwner:
 
 
 def owner_for_old(
-    mesh_id: str, name: str, why: str = "is not owned by this process; the one that made it stops it"
+    mesh_id: str, name: str, why: str = "is not owned by this process; only the process that created it can stop it"
 ) -> MeshOwner:
     """Return the owner of a mesh if it is this process. Raises UsageError: ``name`` and ``why``."""
     owner = _owner_here()

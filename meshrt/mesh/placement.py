@@ -143,7 +143,7 @@ def wait_until_joined(agent: AgentLink) -> None:
     """Wait until it has said where its processes listen. Raises SpawnError: it is not ready in time, and was ended."""
     if not agent.joined.wait(_JOIN):
         agent.kill()
-        raise SpawnError(f"the agent of host {agent.host} has joined, and is not ready after {_JOIN:g} s")
+        raise SpawnError(f"the agent of host {agent.host} has joined, but was not ready after {_JOIN:g} s")
 
 
 def _undo(placed: Placed) -> None:
@@ -171,7 +171,7 @@ def _kill_left(agent: AgentLink) -> None:
             return
         except OSError as error:
             if time.monotonic() >= deadline:
-                what = "processes of ranks of host %s cannot be looked up, and may still run: %s (see ulimit -n)"
+                what = "processes of ranks of host %s cannot be listed and may still run: %s (see ulimit -n)"
                 logging.getLogger("meshrt").warning(what, agent.host, error.strerror)
                 return
         time.sleep(_AGAIN)

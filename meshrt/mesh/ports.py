@@ -119,7 +119,7 @@ class Port(Generic[T]):
             return value
         call = current_call()
         if call is None:
-            raise UsageError("a ranked port sends the rank of the call that runs: expected to be used in an endpoint")
+            raise UsageError("a ranked port sends the rank of the running call: use it inside an endpoint")
         return call.point.rank, value
 
     def _send(self, value: object, *, error: str) -> None:
@@ -174,7 +174,7 @@ def _put_here(inbox: Inbox, number: str, value: object, *, error: str) -> None:
         raise argument_refused(f"port.send(): {refused}", refused.__cause__) from refused.__cause__
     payload = b"".join(parts)
     if not inbox.count_own(len(payload), LOOP_LIMIT):
-        raise UsageError("port.send(): 64 MiB were sent to this port by its own process, and nothing takes them")
+        raise UsageError("port.send(): this process has sent 64 MiB to its own port, and nobody receives them")
     taken = functools.partial(inbox.count_own, -len(payload), LOOP_LIMIT)
     if not inbox.put(Arrived(Frame(PORT, [0, number, lengths, error, 0, 0], payload), taken)):
         raise PortClosed("port.send(): the receiver is closed")
@@ -221,7 +221,7 @@ class _Sender:
             if not self._said and isinstance(room.exception(_SLOW), CallTimeout):
                 self._said = True
                 logging.getLogger("meshrt").warning(
-                    "port.send() has waited for %g s: %s has not taken what was sent before", _SLOW, self._receiver
+                    "port.send() has waited for %g s: %s has not received the earlier messages", _SLOW, self._receiver
                 )
             room.get()
         elif time.monotonic() - self._looked > _LOOK:
@@ -304,7 +304,7 @@ class _Room(Settled[None]):
     __slots__ = ("_waits",)
 
     def __init__(self, driver: Driver, waits: Wait) -> None:
-        super().__init__(driver, "the receiver of a port, which does not take its messages,")
+        super().__init__(driver, "waiting until the receiver of a port reads its messages")
         self._waits = waits
 
     def awaited(self) -> Wait | None:

@@ -77,7 +77,7 @@ class PrintedElsewhere:
         data = lines.data
         if printed.left_out:
             where = f"{record.name} {record.place(printed.rank)}"
-            why = f"left out: they came faster than the connection to {agent.host} takes them"
+            why = f"dropped: the output was faster than the connection to {agent.host}"
             left_out = f"{counted(printed.left_out, 'line')} of output"
             self._announce(f"{left_out} of {where} {why}")
             data = f"meshrt: {left_out} {why}\n".encode() + data

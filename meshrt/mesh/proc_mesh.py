@@ -64,7 +64,7 @@ def host_mesh(hosts: int, engine: Engine | str | None = None) -> HostMesh:
         UsageError: That is no number of hosts.
     """
     if type(hosts) is not int or hosts < 1:
-        raise UsageError(f"hosts={hosts!r}: expected how many there are, an integer of 1 or more")
+        raise UsageError(f"hosts={hosts!r}: expected a number of hosts, an integer of 1 or more")
     placed_by = None if engine is None else engine_of(engine)
     return HostMesh(start_mesh, Shape.from_extent({"hosts": hosts}), Hosts(placed_by, hosts))
 
@@ -230,7 +230,7 @@ class HostMesh(Block, MeshTrait):
 
     def __reduce__(self) -> tuple[object, ...]:
         if not self._hosts.mesh_id:
-            raise TypeError("hosts of an engine belong to the script; send those of a mesh: mesh.hosts")
+            raise TypeError("hosts of an engine cannot be sent; send the hosts of a mesh: mesh.hosts")
         hosts = Hosts(mesh_id=self._hosts.mesh_id)  # an engine stays in the script
         return HostMesh, (self._spawn, self._own_shape, hosts, self._names)
 
@@ -346,7 +346,7 @@ class ProcMesh(Block, MeshTrait):
             check_restartable(target)
             Rebuilding(target, cls.__qualname__, packed, on_restart).begin(max_restarts)
         elif on_restart is not None:
-            raise UsageError("on_restart= is called after restarts; expected max_restarts= beside it")
+            raise UsageError("on_restart= is called after restarts; use it together with max_restarts=")
         else:
             end_rebuilding(target)
         call = current_call()

@@ -176,8 +176,8 @@ class Relays:
             address = self._port_for(agent) if elsewhere is None else elsewhere.peer
             who = (f"host {asker}" if asker else "the script") + (f" ({address[0]})" if address else "")
             self._announce(
-                f"{who} does not reach host {agent.host} ({why}): what it sends there goes "
-                + ("through the script, which is slower" if asker else "by connections that the host makes")
+                f"{who} cannot connect to host {agent.host} ({why}); data for that host goes "
+                + ("through the script, which is slower" if asker else "through connections that the host opens")
             )
         elif len(self._told) == _NAMED + 1:
-            self._announce("further hosts do not reach each other, and are not named")
+            self._announce("more hosts cannot connect to each other; they are not listed")

@@ -78,9 +78,9 @@ def add_others(error: ActorError, others: Iterable[tuple[RankPlace, Frame]]) -> 
         word = "rank" if len(members) == 1 else "ranks"
         message = one_line(members[0].remote.message, _MESSAGE)
         more = ": " + message + (", ..." if len(members) > 1 else "") if message else ""
-        lines.append(f"{word} {ranks} raised too: {name}{more}")
+        lines.append(f"{word} {ranks} also raised {name}{more}")
     if len(groups) > _KINDS:
-        lines.append(f"and {counted(sum(map(len, list(groups.values())[_KINDS:])))} raised something else")
+        lines.append(f"and {counted(sum(map(len, list(groups.values())[_KINDS:])))} raised other exceptions")
     error.others, error.others_text = tuple(found), "\n".join(lines)
 
 

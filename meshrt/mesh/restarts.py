@@ -66,7 +66,7 @@ class Restart(msgspec.Struct, frozen=True):
 def check_max_restarts(count: object) -> int:
     """Return ``count`` if it is a number of restarts. Raises UsageError."""
     if type(count) is not int or count < 0:
-        raise UsageError(f"max_restarts is how often a rank may be started again, an integer >= 0, not {count!r}")
+        raise UsageError(f"max_restarts={count!r}: expected the maximum number of restarts of a rank, an integer >= 0")
     return count
 
 
@@ -79,9 +79,9 @@ def check_restartable(target: Target) -> None:
         here = (target.mesh_id, target.shape.ranks()) == (runtime.mesh_id, [runtime.rank])
     if here:
         raise UsageError(
-            "max_restarts= is for actors in other processes: this one would live in the process that spawns it, and "
-            "the process that has to build it again would end with it; make a proc_mesh() for it, or leave "
-            "max_restarts= out"
+            "max_restarts= requires an actor in another process: this actor would run in the process that spawns it, "
+            "and no process would be left that could build it again; make a proc_mesh() for the actor, or omit "
+            "max_restarts="
         )
 
 
@@ -120,10 +120,10 @@ class Restarts:
                 return ""
             others = sorted(name for name in record.actors_of(rank) if name not in allowed)
             if others:
-                return f"{others[0]} lives there too, and has no max_restarts"
+                return f"it also runs {others[0]}, which has no max_restarts"
             begun = self._begun.get(address, [])
             if len(begun) >= min(each.count for each in allowed.values()):
-                return f"it was {len(begun)} times" if len(begun) > 1 else "it was once"
+                return f"it was already restarted {len(begun)} time{'s' * (len(begun) > 1)}"
             if begun and time.monotonic() - begun[-1] < APART:
                 return f"it ended within {APART:g} s of its last restart"
             return None

@@ -175,7 +175,7 @@ class Script:
         report = self._reporter.report(None) if unseen else ""
         self._services.unseen.clear()
         self._reporter.begin_anew()
-        return unread, report or (f"{counted(len(unseen), 'failure')} of which no record is kept" if unseen else "")
+        return unread, report or (f"{counted(len(unseen), 'failure')} occurred and were not recorded" if unseen else "")
 
     def take_unseen(self, before: Collection[str]) -> str:
         """Return a report on failures of which nobody was told, or ""; they count as told from then on.
@@ -192,7 +192,7 @@ class Script:
             with contextlib.suppress(ValueError):  # a caller on a rank was told meanwhile
                 unseen.remove(failure)
         self._reporter.begin_anew()
-        return report or f"{counted(len(new), 'failure')} of which no record is kept"
+        return report or f"{counted(len(new), 'failure')} occurred and were not recorded"
 
     def load_failures(self) -> None:
         """Load what collects failures."""
@@ -248,12 +248,12 @@ class Script:
             if not report and untold:  # a host was lost with its reports on others: at least the loss is known
                 report = self._reporter.report(untold[0])
         except Exception as error:  # no descriptor, no memory: it counts as failed all the same
-            why = f"there is no report: {type(error).__name__}: {text_of(error)}"
-            self._print(f"meshrt: no caller has received {what}, and {why}\n")
+            why = f"no report could be made: {type(error).__name__}: {text_of(error)}"
+            self._print(f"meshrt: no caller has received {what}; {why}\n")
         else:
             # A rank that fails all the time does not record each time; nor is what fails behind the grace recorded.
             answers = [f"  {_line_of(unread)}\n" for number in unseen if (unread := self._alarm.unread.get(number))]
-            untold_of = f"meshrt: no caller has received {what}, of which no record is kept{':' * bool(answers)}\n"
+            untold_of = f"meshrt: no caller has received {what} (not recorded){':' * bool(answers)}\n"
             self._print(f"\n{report}" if report else untold_of + "".join(answers))
 
     def _has_failed(self, error: BaseException) -> bool:
@@ -292,7 +292,7 @@ class Script:
                 self._before(kind, error, walker)
         except Exception as failure:  # of a hostile exception class, for example
             self._before(kind, error, walker)
-            self._print(f"meshrt: no report: {type(failure).__name__}: {failure}\n")
+            self._print(f"meshrt: no report could be made: {type(failure).__name__}: {failure}\n")
 
     def _show(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):

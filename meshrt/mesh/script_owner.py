@@ -83,7 +83,7 @@ class ScriptOwner:
         try:
             return found.get(timeout=_ANSWER).result()
         except queue.Empty:
-            raise MeshError(f"{actor} does not say which endpoints it has: no answer within {_ANSWER:g} s") from None
+            raise MeshError(f"the endpoints of {actor} are not known: no answer within {_ANSWER:g} s") from None
 
     def address_of(self, mesh_id: str) -> MeshAddress:
         """Return where the ranks of a mesh listen."""
@@ -107,7 +107,7 @@ class ScriptOwner:
         record = self._registry.meshes[mesh_id]
         if len(shape) != len(record.shape):
             raise UsageError(
-                f"{record.name} is stopped as a whole: this is a slice of it ({shape} of {record.shape}); "
+                f"{record.name} can only be stopped as a whole; this is a slice ({shape} of {record.shape}); "
                 "stop an actor on a slice with its own stop()"
             )
 
@@ -146,8 +146,8 @@ class ScriptOwner:
         record = self._registry.meshes[mesh_id]
         if shape is not None and len(shape) != len(record.shape):
             raise UsageError(
-                f"logs: the setting is for all ranks of {record.name}, this is a slice of it ({shape} of "
-                f"{record.shape}); give the whole mesh, and select ranks by 'ranks(...)'"
+                f"logs: the setting applies to all ranks of {record.name}, but this is a slice of it ({shape} of "
+                f"{record.shape}); pass the whole mesh, and select ranks with 'ranks(...)'"
             )
         self._live.set_mesh(record, shown)
 

@@ -72,8 +72,8 @@ class _Receivers:
         found = self()
         if found is None and references_exist():
             raise UsageError(
-                f"{name} on an event loop, before the actor was built: it is not known then when a reference has "
-                "arrived; await the actor first"
+                f"{name} on an event loop, before the actor was built: the arrival of a reference cannot be "
+                "tracked then; await the actor first"
             )
         return found or []
 
@@ -235,7 +235,7 @@ def send_to_port(
 def _log_failure(future: Future[ValueMesh[Any]]) -> None:
     error = future.exception()
     if error is not None:
-        logging.getLogger("meshrt").error("a broadcast to another program: %s", error)
+        logging.getLogger("meshrt").error("a broadcast to another program failed: %s", error)
 
 
 def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Buffer]:
@@ -343,7 +343,7 @@ def send_stop(target: Target, why: str = "", grace: float | None = None) -> Stop
         UsageError: It is an actor of another program.
     """
     if target.program is not None:
-        raise UsageError(f"{target.name} belongs to {target.program}, which alone stops it")
+        raise UsageError(f"{target.name} belongs to {target.program}; only that program can stop it")
     runtime = target.runtime()
     call_id = next(runtime.call_ids)
     receiver = StopCall(runtime.driver, target, "stop")

@@ -182,7 +182,7 @@ class Services:
         agent = record.agent_of[rank]
         if agent.full:
             where = record.rank_place(rank).where
-            answer.set_exception(MeshError(f"{name} was not sent to {where}: its host agent takes no messages"))
+            answer.set_exception(MeshError(f"{name} was not sent to {where}: its host agent does not read messages"))
             return answer
 
         def answered(body: Body | None, error: Exception | None) -> None:
@@ -282,7 +282,7 @@ class Services:
         except Exception as error:
             # The rank waits: any error is its answer.
             if not isinstance(error, MeshError):
-                _log.exception("operation %s of a rank", name)
+                _log.exception("operation %s of a rank failed", name)
             reply.fail(error)
 
     def _handler(self, handlers: Mapping[str, H], name: str) -> H | None:

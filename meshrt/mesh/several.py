@@ -117,7 +117,7 @@ def wait(futures: Iterable[Future[T]], first: int | None = None) -> Future[tuple
     parts = _checked(futures)
     count = len(parts) if first is None else first
     if type(count) is not int or not 1 <= count <= len(parts):
-        raise UsageError(f"first={first!r}: expected how many to wait for, an integer from 1 to {len(parts)}")
+        raise UsageError(f"first={first!r}: expected a number of futures, an integer from 1 to {len(parts)}")
     return _Waited(parts, count)
 
 

@@ -156,7 +156,7 @@ def _selection(text: str, position: int, whose: str) -> tuple[Selection, int]:
     except SelectionError as error:
         raise UsageError(f"{whose}{text!r}: {error}") from None
     if not known:
-        raise _refused(whose, text, "a selection of output names ranks and dimensions, not what ranks do")
+        raise _refused(whose, text, "a selection of output cannot name states of ranks, only ranks and dimensions")
     return parsed, end
 
 

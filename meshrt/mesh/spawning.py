@@ -89,7 +89,7 @@ class Spawning:
         agents = self._place(spec, hosts, owner)
         for agent in agents:
             if agent.full and not agent.hear(_PATIENCE):
-                raise SpawnError(f"host {agent.host} takes no more ranks: its agent does not answer")
+                raise SpawnError(f"host {agent.host} cannot start more ranks: its agent does not answer")
         # Agents on other machines look at theirs, when they are asked for ranks.
         here = count * sum(not agent.machine for agent in agents) // len(agents)
         check_limits(here, self._running_here())
@@ -144,9 +144,7 @@ class Spawning:
         """Return the agents of some ranks, one for each. Raises SpawnError."""
         record = self._registry.meshes.get(mesh_id)
         if record is None:
-            raise SpawnError(
-                "the mesh that these hosts were taken of has ended long ago; make a new one with proc_mesh()"
-            )
+            raise SpawnError("the mesh of these hosts has ended long ago; make a new one with proc_mesh()")
         return _living([record.agent_of[rank] for rank in ranks])
 
     def _check_open(self) -> None:
@@ -159,7 +157,7 @@ class Spawning:
 def _living(agents: list[AgentLink]) -> list[AgentLink]:
     lost = sorted({agent.host for agent in agents if agent.gone})
     if lost:
-        raise SpawnError(f"host {lost[0]} is lost: nothing can be started on it")
+        raise SpawnError(f"host {lost[0]} is lost; no ranks can be started there")
     return agents
 
 
@@ -176,14 +174,14 @@ def _check_division(hosts: int | None, ranks: int, agents: Sequence[AgentLink]) 
     has = f"the engine has {counted(count, 'host')} ({_names(agents)})"
     if elsewhere and hosts is not None and hosts > count:
         raise UsageError(
-            f"hosts={hosts}, and {has}; expected hosts={count} or fewer: more processes on each host are a dimension "
-            "beside it, such as gpus=2"
+            f"hosts={hosts}, but {has}; expected hosts={count} or fewer: for more processes on each host, add a "
+            "dimension such as gpus=2"
         )
     if elsewhere and hosts is None and ranks % count:
         more = ranks + count - ranks % count
         raise UsageError(
             f"{counted(ranks)} cannot be divided evenly, as {has}; expected a multiple of {count}, such as {more}, or "
-            "hosts=1 beside the other sizes for one host alone"
+            "hosts=1 together with the other sizes, to use one host only"
         )
     if hosts is not None and hosts % count:
         refused = f"hosts={hosts} cannot be divided among the {count} hosts of the engine"

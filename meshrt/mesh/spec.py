@@ -115,7 +115,7 @@ class MeshSpec(msgspec.Struct, frozen=True):
         if setup is not None and not callable(setup):
             raise UsageError(f"setup is a function without arguments, not {type(setup).__name__}")
         if inspect.isgeneratorfunction(setup) or inspect.isasyncgenfunction(setup):
-            raise UsageError("setup is a generator function: a call runs none of it; write it without yield")
+            raise UsageError("setup is a generator function: calling it does not run its body; write it without yield")
         if isinstance(preload, str):
             raise UsageError(f"preload is a list of module names, not the string {preload!r}")
         modules = tuple(preload)
@@ -173,5 +173,5 @@ def _checked_devices(devices: object, environments: Iterable[Mapping[str, str]])
     if devices not in ("all", "own"):
         raise UsageError(f"devices is 'all' or 'own', not {devices!r}")
     if devices == "own" and any(_GPUS in env for env in environments):
-        raise UsageError(f"devices='own' sets {_GPUS} of each rank, and env= sets it, too: give one of them")
+        raise UsageError(f"devices='own' and env= both set {_GPUS}: use only one of them")
     return devices == "own"

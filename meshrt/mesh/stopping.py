@@ -56,7 +56,7 @@ class OverdueAgents:
                 self._agents.add(agent)
                 self._announce(
                     f"the agent of host {agent.host} (pid {agent.pid}) was stopped by a signal: it is "
-                    "continued, as the program ends"
+                    "resumed, as the program ends"
                 )
 
     def hear(self) -> None:
@@ -66,7 +66,7 @@ class OverdueAgents:
                 self.unheard.add(agent)
                 self._announce(
                     f"the agent of host {agent.host} (pid {agent.pid}) does not answer at the end of the "
-                    "program: what has failed on its ranks is not known, so the exit status is 1"
+                    "program: failures on its ranks are not known, so the exit status is 1"
                 )
 
 

@@ -219,8 +219,8 @@ class Supervision:
                     self._unseen(failure.faults)
             return
         who = f"{owner.actor or 'code'} on {above.name} {above.place(owner.rank)}"
-        made = "made" if owner == failure.record.owner else "spawned what has failed on"
-        asked = f"{who}, which has {made} {failure.record.name},"
+        role = "creator of" if owner == failure.record.owner else "owner of the failed actor on"
+        asked = f"{who} ({role} {failure.record.name})"
         decided: list[bool] = []
 
         def decide(note: str, *, handled: bool = False) -> None:
@@ -249,7 +249,7 @@ class Supervision:
             if self._services.held():
                 self._services.call_later(_DECIDE, expired)
             else:
-                decide(f"has not decided within {_DECIDE:g} s")
+                decide(f"made no decision within {_DECIDE:g} s")
 
         self._request(owner, failure).add_done_callback(answered)
         self._services.call_later(_DECIDE, expired)
@@ -261,7 +261,7 @@ class Supervision:
         if not answer.asked and self._knows(owner, failure):
             self._over(failure)  # by an error of a call, which is its to handle
         else:
-            decide(answer.raised or ("did not handle it" if answer.asked else ""), handled=answer.handled)
+            decide(answer.raised or ("did not handle the failure" if answer.asked else ""), handled=answer.handled)
 
     def _request(self, owner: Owner, failure: _Failure) -> asyncio.Future[Decided]:
         record, faults = failure.record, failure.faults

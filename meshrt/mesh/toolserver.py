@@ -85,7 +85,7 @@ class ToolConnection(asyncio.Protocol):
         except Exception as error:
             # The refusal is the answer, which the client shows.
             if not isinstance(error, MeshError):
-                _log.exception("operation %s of a terminal", request.op)
+                _log.exception("operation %s of a terminal failed", request.op)
             reply.fail(error)
 
     def report(self, report: Report) -> None:

@@ -93,7 +93,7 @@ class UnhandledErrors:
 
     def say(self, place: RankPlace, call: str, remote: RemoteException) -> str:
         """Print it, now or together with others; returns the full text."""
-        headline = f"{call} raised on {place.where}, and no caller waits for it"
+        headline = f"{call} raised on {place.where}; no caller receives the exception"
         text = f"{headline}\n{remote.traceback.rstrip() or headline_of(error_to_wire(remote))}"
         key = (place.mesh_id, call, remote.type, _last_frame(remote.traceback))
         if key in self._following:
@@ -113,7 +113,7 @@ class UnhandledErrors:
         times = f", {len(ranks)} times" if len(set(ranks)) < len(ranks) else ""
         what = one_line(f"{remote.type}: {remote.message}", _HEADLINE)
         word = "rank" if len(set(ranks)) == 1 else "ranks"
-        self._announce(f"{call} raised the same on {word} {fold_ranks(ranks)} too{times}: {what}")
+        self._announce(f"{call} raised the same exception on {word} {fold_ranks(ranks)}{times}: {what}")
         self._later(1.0, lambda: self._say_rest(key, call, remote))
 
 

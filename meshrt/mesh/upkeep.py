@@ -91,11 +91,11 @@ class Upkeep:
                     directories.repair(path)
         except (UsageError, OSError) as error:
             why = str(error) if isinstance(error, UsageError) else error.strerror
-            self._tell(f"{path} was removed, and cannot be made again: {why}. Terminals cannot find this program")
+            self._tell(f"{path} was removed and cannot be created again: {why}. Terminals cannot find this program")
         else:
             self._tell(
-                f"something has removed {removed[0]}, which was made again. If it is a cleaner of temporary files, set "
-                "MESHRT_RUNTIME_DIR (and MESHRT_RUNS) to directories that it leaves alone"
+                f"{removed[0]} was removed from outside and created again. If a cleaner of temporary files did it, set "
+                "MESHRT_RUNTIME_DIR (and MESHRT_RUNS) to directories that the cleaner does not touch"
             )
 
     def _tell(self, text: str) -> None:

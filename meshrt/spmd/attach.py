@@ -65,18 +65,20 @@ def show(given: Arguments) -> int:
     pids: list[int] = given["pids"]
     if sys.version_info < _FIRST:
         raise UsageError(
-            f"Python 3.14 or newer is needed, which has sys.remote_exec; this is Python {_HERE}. Instead, {_INSTEAD}"
+            f"Python 3.14 or newer is required, for sys.remote_exec; this is Python {_HERE}. Instead, {_INSTEAD}"
         )
     name = check_name("an actor", given["name"])
     sizes = dimensions(None, given["mesh"]) if given["mesh"] else {"n": len(pids)}
     if (count := math.prod(sizes.values())) != len(pids):
-        raise UsageError(f"--mesh {given['mesh']} has {count} ranks, and there are {len(pids)} PIDs")
+        raise UsageError(f"--mesh {given['mesh']} has {count} ranks, but {len(pids)} PIDs are given")
     try:
         _check(pids)
     except UsageError as error:
         if len(pids) > 1:
             raise
-        raise UsageError(f"{error}; a stopped rank is named with its actor: meshrt attach ACTOR {pids[0]}") from None
+        raise UsageError(
+            f"{error}; to attach to a stopped rank, name its actor: meshrt attach ACTOR {pids[0]}"
+        ) from None
     base = make_runtime_base()
     with Folder(base) as folder:
         spec = _spec(base, pids, name, sizes)
@@ -104,7 +106,7 @@ def _check(pids: Sequence[int]) -> None:
         if owner is not None and owner != os.geteuid():
             user = user_name(owner)
             raise MeshError(
-                f"PID {pid} belongs to the user {user}, and would be a rank of a program of that user: type the "
+                f"PID {pid} belongs to the user {user} and can only join a program of that user: run the "
                 f"command as {user}"
             )
         try:
@@ -122,9 +124,7 @@ def _check(pids: Sequence[int]) -> None:
                 if older
                 else "use the meshrt of that version"
             )
-            raise MeshError(
-                f"PID {pid} runs Python {python}, and this command {_HERE}, which has to be the same: {how}"
-            )
+            raise MeshError(f"PID {pid} runs Python {python}, this command {_HERE}; expected the same version: {how}")
 
 
 def _check_files(pid: int, script: Path) -> None:
@@ -136,7 +136,7 @@ def _check_files(pid: int, script: Path) -> None:
         raise MeshError(may_look(pid)) from None
     except OSError:
         pass
-    raise MeshError(f"PID {pid} sees other files than this command, as in a container: type the command there")
+    raise MeshError(f"PID {pid} has another file system than this command, as in a container: run the command there")
 
 
 def _spec(base: Path, pids: Sequence[int], name: str, sizes: dict[str, int]) -> JobSpec:
@@ -181,7 +181,7 @@ def _inject(pid: int, script: Path) -> str:
     except (OSError, RuntimeError) as error:
         if "not enabled" not in str(error):
             return f"the kernel or Python says: {error}"
-        return f"remote debugging is switched off there, {_SWITCHES}"
+        return f"remote debugging is disabled there, {_SWITCHES}"
     return ""
 
 
@@ -195,13 +195,13 @@ def _report(arrivals: Arrivals, pids: Sequence[int], name: str, seconds: float) 
         elif state == "failed":
             failed.append(f"PID {pid} has not joined: {why}")
         elif state in ("loading", "here"):
-            failed.append(f"PID {pid} is joining as rank {rank}, and has not said yet that it has")
+            failed.append(f"PID {pid} is joining as rank {rank}, but has not finished joining yet")
         elif not os.path.exists(f"/proc/{pid}"):
             failed.append(f"PID {pid} has ended")
         else:
             what = "a signal has stopped it" if is_stopped(pid) else "its main thread is in C code"
-            silent = f"PID {pid} has run no Python code for {seconds:g} s, as {what}"
-            failed.append(f"{silent}: it joins as rank {rank} when it does")
+            silent = f"PID {pid} has run no Python code for {seconds:g} s because {what}"
+            failed.append(f"{silent}: it joins as rank {rank} when it runs Python code again")
     write_out(sys.stdout, "".join(f"{line}\n" for line in joined))
     if failed:
         raise MeshError("\n".join(failed))

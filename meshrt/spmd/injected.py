@@ -135,7 +135,7 @@ def _refuse_another(version: str) -> None:
     known = sys.modules.get("meshrt")
     loaded = getattr(known, "__version__", "of another project")
     if known is not None and loaded != version:
-        raise ImportError(f"it has loaded meshrt {loaded}, and the command is of meshrt {version}")
+        raise ImportError(f"it has loaded meshrt {loaded}, but the command belongs to meshrt {version}")
 
 
 def _load(folder: str, places: Mapping[str, str], needed: Sequence[str]) -> None:

@@ -202,7 +202,7 @@ def run_job(spec: JobSpec) -> int:
         else:
             run(spec)
     except (MeshError, OSError) as error:
-        print(f"meshrt: the tools do not see this job: {error}", file=sys.stderr, flush=True)
+        print(f"meshrt: this job is not visible to meshrt commands: {error}", file=sys.stderr, flush=True)
         shutdown_context(0.0)
     return 0
 

@@ -65,7 +65,7 @@ def join(
     sizes = _sizes(mesh, place)
     count = math.prod(sizes.values())
     if rank is not None and not 0 <= rank < count:
-        raise UsageError(f"rank={rank!r}, and there are {count}; expected 0 to {count - 1}")
+        raise UsageError(f"rank={rank!r}, but there are {count} ranks; expected 0 to {count - 1}")
     if place is not None:
         rank = place.rank
     try:
@@ -128,7 +128,7 @@ def _check_free() -> None:
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("join() is for the main thread of a process")
     if has_runtime() or own_membership() is not None:
-        raise UsageError("this process is a part of a program already")
+        raise UsageError("this process already belongs to a program")
 
 
 def _pool_size() -> int | None:
@@ -147,7 +147,7 @@ def _sizes(mesh: int | Mapping[str, int] | None, place: Place | None) -> dict[st
     if not sizes or not all(type(size) is int and size > 0 for size in sizes.values()):
         raise UsageError(f"mesh={mesh!r}: expected a number of processes, or sizes by dimension, each 1 or more")
     if place is not None and math.prod(sizes.values()) != place.size:
-        raise UsageError(f"mesh={mesh!r} has not {place.size} ranks, as many as {place.launcher} has started")
+        raise UsageError(f"mesh={mesh!r} does not have the {place.size} ranks that {place.launcher} has started")
     return sizes
 
 

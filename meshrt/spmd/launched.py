@@ -42,7 +42,7 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
     sizes = dimensions(None, mesh) if mesh else {"hosts": place.hosts, "gpus": place.local_size}
     if math.prod(sizes.values()) != place.size:
         raise UsageError(
-            f"--mesh {mesh} has {math.prod(sizes.values())} ranks, and {place.launcher} has started {place.size}"
+            f"--mesh {mesh} has {math.prod(sizes.values())} ranks, but {place.launcher} has started {place.size}"
         )
     job = 0
     if place.local_rank == 0:

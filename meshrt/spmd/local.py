@@ -113,7 +113,7 @@ def _run(words: list[str], sizes: dict[str, int], max_restarts: int, ended_by: S
                         error.add_note(each)
                     raise
                 ends.append(f"attempt {attempt + 1} of {max_restarts + 1} had failed before: {first}")
-                said = f"attempt {attempt + 1} of {max_restarts + 1} has failed, all ranks are started again"
+                said = f"attempt {attempt + 1} of {max_restarts + 1} has failed; all ranks are restarted"
                 print(f"meshrt: {said}: {first}", file=sys.stderr, flush=True)
 
 

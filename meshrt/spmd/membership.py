@@ -99,7 +99,7 @@ class Membership:
         self._settled = threading.Event()
         self._rank: JoinedRank | None = None
         #: Why it has not joined, so far.
-        self.why = "the host agent of the job is not there"
+        self.why = "the host agent of the job is not running"
         self._late = False
         who = "this process" if main.context.base_rank < 0 else f"rank {main.context.base_rank}"
         self._hook = UntilJoined(self._settled, "" if main.quiet else who, lambda: self.why)
@@ -193,7 +193,7 @@ class Membership:
         self._rank = rank
         meeting.sendall(control_frame(Ready()), socket.MSG_NOSIGNAL)
         if self._late and self._tells:
-            print("meshrt: joined now; its tools see this process", file=sys.stderr, flush=True)
+            print("meshrt: joined now; this process is visible to meshrt commands", file=sys.stderr, flush=True)
 
 
 def _receive(sock: socket.socket) -> tuple[Welcome | Refused, list[int]]:

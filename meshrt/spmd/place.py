@@ -67,7 +67,7 @@ def place_of(variables: Mapping[str, str]) -> Place | None:
         )
     if place.rank != place.host * place.local_size + place.local_rank:
         raise UsageError(
-            f"{place.launcher}: rank {place.rank} is the {place.local_rank + 1}. of {place.local_size} on its host; "
+            f"{place.launcher}: rank {place.rank} is number {place.local_rank + 1} of {place.local_size} on its host; "
             "expected the ranks of a host one after the other (srun --distribution=block, mpirun --map-by slot)"
         )
     return place

@@ -32,7 +32,7 @@ def show(arguments: Arguments) -> int:
             place = place_of(os.environ)
         except UsageError as error:  # a job that would have run does so
             refused = True
-            print(f"meshrt: the tools do not see this process: {error}", file=sys.stderr, flush=True)
+            print(f"meshrt: this process is not visible to meshrt commands: {error}", file=sys.stderr, flush=True)
     if place is None and not (refused or ranks or mesh or _uses_meshrt(words)):
         place = Place("meshrt run", 0, 1, 0, 1, secrets.token_hex(8))
     if place is not None:

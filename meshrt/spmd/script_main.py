@@ -46,7 +46,7 @@ def run_script(part: Part, words: Sequence[str]) -> int:
     begun = time.monotonic()
     # One line for all: a program that cannot be there ends, and says why. This process may find out before it.
     if not membership.wait(_PATIENCE) and part.job and not has_ended(part.job, begun + _PATIENCE - time.monotonic()):
-        why = f"{membership.why}; it begins now, and the tools see it if it can join later"
+        why = f"{membership.why}; its script starts now, and it may still join later"
         print(f"meshrt: rank {part.rank} has not joined: {why}", file=sys.stderr, flush=True)
 
     def execute() -> None:

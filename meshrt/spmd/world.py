@@ -57,7 +57,7 @@ def dimensions(ranks: int | None, text: str) -> dict[str, int]:
         sizes[name] = int(size)
     count = math.prod(sizes.values())
     if ranks is not None and ranks != count:
-        raise UsageError(f"--mesh {text} has {count} ranks, and -n is {ranks}; leave out one of them")
+        raise UsageError(f"--mesh {text} has {count} ranks, but -n is {ranks}; use only one of them")
     return sizes
 
 

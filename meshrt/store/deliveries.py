@@ -60,7 +60,7 @@ class _Delivery:
 
     def fail(self, why: str) -> None:
         """It has failed; only the first reason counts."""
-        self.failure = self.failure or Refusal(self.number, f"a host that it goes to {why}")
+        self.failure = self.failure or Refusal(self.number, f"a destination host {why}")
 
 
 class Deliveries:
@@ -145,7 +145,7 @@ class Deliveries:
     def _refused(self, delivery: _Delivery, offer: _Offer, number: int, why: str) -> None:
         offer.link.forget(number)
         del offer.asked[number]  # no more is said to this one
-        delivery.fail(f"does not take it: {why}")
+        delivery.fail(f"does not accept the data: {why}")
         self._give_up(offer)
 
     def _says_nothing(self, delivery: _Delivery, link: HostLink, since: float) -> None:

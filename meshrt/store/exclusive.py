@@ -35,7 +35,7 @@ class Exclusive:
     def __enter__(self) -> None:
         if not self.acquire():
             raise UsageError(
-                "shared memory is used inside of another use of it on the same thread: by a signal handler, or by a "
+                "shared memory is used during another use of it on the same thread: in a signal handler, or in a "
                 "__del__ that the garbage collector has run; do it later"
             )
 

@@ -43,7 +43,7 @@ class _Export(msgspec.Struct, eq=False):
         source, start = self.source, self.position
         data = memoryview(buffer)[: min(PIECE, min(source.size, self.end) - start)]
         if os.preadv(source.descriptor, [data], source.start + start) != len(data):
-            raise OSError("shared memory ends before what was written there")
+            raise OSError("shared memory is shorter than the data written to it")
         self.position += len(data)
         return Piece(self.number, data)
 

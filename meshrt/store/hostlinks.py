@@ -218,7 +218,7 @@ class HostLinks:
     def close(self) -> None:
         """Close all connections."""
         for link in tuple(self._links.values()):
-            self._lose(link, "is of no use to this one, which ends")
+            self._lose(link, "was disconnected: this host is ending")
 
     def flush(self, link: HostLink) -> None:
         """Send what the connection takes; the rest goes when it takes more."""
@@ -279,7 +279,7 @@ class HostLinks:
                 if link.handshake is None:
                     self._lose(link, "is lost")
                 else:
-                    self._not_reached(link, "it has closed the connection")
+                    self._not_reached(link, "the connection was closed")
                 return
             for message in messages:
                 answered = link.asked.find(message.id)
@@ -313,7 +313,7 @@ class HostLinks:
         """Another host of the program may have the same address as the one that is meant, on a network of its own."""
         found = None if link.handshake is None else link.handshake.server
         if link.address is not None and found is not None and found[:2] != link.address[:2]:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, "another host is at its address")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "its address is used by another host")
 
     def _lose(self, link: HostLink, why: str, *, reached: bool = True) -> None:
         """``why``: what follows "the host that ..."."""

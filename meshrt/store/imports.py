@@ -163,7 +163,7 @@ class Imports:
         try:
             link = self._links.to(loan.machine, loan.agent_pid)
         except MeshError as error:
-            raise MeshError(f"the host that has it {error}") from None
+            raise MeshError(f"the host that holds the data {error}") from None
         descriptor, granted = self._room_for(loan)
         mapping = None
         if granted:
@@ -190,7 +190,7 @@ class Imports:
     def _relay(self, coming: _Import, source: StoreName) -> None:
         """Fetch it from another host than the owner."""
         if source == (self._own.machine, self._own.agent_pid):
-            raise ProtocolError("this host itself is named as the one that has it")
+            raise ProtocolError("this host itself is named as the host that holds the data")
         self._forget(coming)
         try:
             link = self._links.to(*source)
@@ -207,9 +207,9 @@ class Imports:
         try:
             link = self._links.to(*coming.owner)
         except MeshError as error:
-            self._fail(coming, f"the host that has it {error}")
+            self._fail(coming, f"the host that holds the data {error}")
         except OSError as error:
-            self._fail(coming, f"the host that has it cannot be reached: {why_of(error)}")
+            self._fail(coming, f"the host that holds the data cannot be reached: {why_of(error)}")
         else:
             start = coming.received
             self._ask_host(coming, link, lambda number: Skip(number, loan.segment, loan.size, start, without))
@@ -229,7 +229,7 @@ class Imports:
             try:
                 return file_chunk(self._run_directory, name, loan.size), 0
             except OSError as error:
-                what = f"{full.what}, where no file can be made either ({error.strerror}),"
+                what = f"{full.what}, where no file can be created either ({error.strerror}),"
                 raise StoreFull(full.size, full.limit, full.used, what) from error
         try:
             return memory_chunk(name, loan.size), loan.size
@@ -265,7 +265,7 @@ class Imports:
             case Later():
                 pass
             case Lost(why=why) if from_owner:
-                self._fail(coming, f"the host that has it {why}")
+                self._fail(coming, f"the host that holds the data {why}")
             case Refusal(why=why) if from_owner:
                 self._fail(coming, why)
             case Full() if from_owner:
@@ -303,7 +303,7 @@ class Imports:
             # Takes the memory as it goes, a piece at a time.
             written = len(data) if placed else os.pwrite(coming.descriptor, data, coming.received)
         except OSError as error:
-            self._give_up(coming, f"there is no room for it on this host: {error.strerror}")
+            self._give_up(coming, f"this host has no space for the data: {error.strerror}")
             return
         if written != len(data):
             raise ProtocolError(f"{written} of {len(data)} bytes were written")
@@ -353,7 +353,7 @@ class Imports:
         self._end(coming)
         self._registry.imported -= coming.granted
         if coming.received:
-            why += f" ({coming.received / _MIB:.1f} of {coming.loan.size / _MIB:.1f} MiB had come)"
+            why += f" ({coming.received / _MIB:.1f} of {coming.loan.size / _MIB:.1f} MiB were received)"
         for each in coming.waiting:
             each.answer(Refusal(each.number, why))
         self._failed(coming.loan.segment, why)

@@ -250,4 +250,4 @@ def of_this_message(segment: int) -> Lease:
             return received.lease(segment)
     except KeyError:
         pass
-    raise ReferenceLost("a reference lives in messages between processes of one program only: it cannot be loaded here")
+    raise ReferenceLost("a reference can only be loaded from messages between processes of one program")

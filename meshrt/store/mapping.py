@@ -129,7 +129,7 @@ class Copies:
         while view:
             count = os.preadv(self._descriptor, [view], start + size - len(view))
             if not count:
-                raise OSError(errno.EIO, "shared memory ends before what was written there")
+                raise OSError(errno.EIO, "shared memory is shorter than the data written to it")
             view = view[count:]
         return memoryview(block).toreadonly()
 

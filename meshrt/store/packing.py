@@ -126,7 +126,7 @@ class Packer:
         to = Recipients(self._registrars, receivers(), unsent)
         if mentioned and any(not host.machine and not host.agent_pid for host in to.away):
             raise MeshError(
-                "there is a reference in it, and another program has no part in the shared memory of this one; "
+                "it contains a reference, and another program has no access to the shared memory of this one; "
                 "expected the object itself, such as reference.get()"
             )
         if to.away or not to.known:
@@ -175,6 +175,6 @@ class Packer:
         if not self.refusals:
             # Its text: a handler that keeps the error itself would keep the frames it went through, and their arrays.
             text = str(error)
-            logging.getLogger("meshrt").warning("large arrays go through sockets, which takes longer: %s", text)
+            logging.getLogger("meshrt").warning("large arrays are sent through sockets, which is slower: %s", text)
         self.refusals += 1
         self.why_refused = str(error)

@@ -45,8 +45,8 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
     """
     if connected_to and not has_runtime():
         raise UsageError(
-            f"put(): this process is connected to {connected_to[-1]} and shares no memory with it: give the value "
-            "itself to the call; it goes through a socket"
+            f"put(): this process is connected to {connected_to[-1]} and shares no memory with it: pass the value "
+            "itself to the call: it is sent through a socket"
         )
     store = current_runtime().store
     try:

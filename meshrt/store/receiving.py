@@ -99,7 +99,7 @@ class Borrower:
             raise
         except (MeshError, OSError) as error:
             self._registrars.wait_for_own_end()
-            raise ReferenceLost(f"what this message carries in shared memory is gone: {error}") from error
+            raise ReferenceLost(f"the shared memory of this message is not available any more: {error}") from error
 
     def let_go(self, loan: Loan) -> None:
         """This process holds a segment once less. A finalizer may call it."""

@@ -105,7 +105,7 @@ class ObjectRef(Generic[T], _Argument):  # type: ignore[misc]
         found: _Found | None = getattr(_sending, "found", _nothing)()
         if found is None:
             raise UsageError(
-                "a reference can be sent to an endpoint or returned by one, and nothing else: it lives with its program"
+                "a reference can only be passed to an endpoint or returned by one: it ends with its program"
             )
         found[self._lease.loan.segment] = self._lease
         return _arrive, (self._lease.loan.segment, self._lengths, self.lazy, self.site)

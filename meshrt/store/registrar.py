@@ -173,7 +173,7 @@ class Registrar:
             case Refusal():
                 return refused(answer)
             case _:
-                return ProtocolError(f"the store has answered something else: {type(answer).__name__}")
+                return ProtocolError(f"unexpected answer of the store: {type(answer).__name__}")
 
     def _exchange(self, ask: Callable[[int], Asked], send: Sequence[int], shield: Shield) -> Incoming[ToProcess]:
         """Other threads may speak while this one waits: some answers take as long as the stores of other hosts do."""

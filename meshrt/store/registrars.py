@@ -80,7 +80,7 @@ class Registrars:
         """Return the connection to the store of an agent. Raises ReferenceLost."""
         if self.closed:
             raise ReferenceLost(
-                "the program has ended here, or this is a forked child of it: shared memory is its parent's"
+                "the program has ended, or this is a forked child of it, which cannot use shared memory"
             )
         if not agent_pid:
             raise ReferenceLost("no host agent runs: make a mesh with proc_mesh() first")

@@ -231,7 +231,7 @@ class StoreServer:
             return
         chunk = message.chunk
         if self.registry.chunk(chunk) is not None:
-            raise ValueError(f"chunk {chunk} is there already")
+            raise ValueError(f"chunk {chunk} already exists")
         (descriptor,) = descriptors
         descriptors.clear()  # kept
         self.registry.add_chunk(Chunk(chunk, peer.pid, message.size, descriptor))
@@ -288,7 +288,7 @@ class StoreServer:
             peer.exports.begin(message.id, message.segment, source, message.start, min(message.size, size))
             answer = Found(message.id, found.kind, found.site)
         else:
-            self._peers.answer(peer, Refusal(message.id, "it is not here"))
+            self._peers.answer(peer, Refusal(message.id, "the data is not on this host"))
             return
         self.registry.give(message.segment, [peer.pid])
         self._peers.answer(peer, answer)
@@ -330,7 +330,7 @@ class StoreServer:
             found = self._peers.unread()
             self._later(0.0, lambda: self._taken(peer, message, answer, found, holds=holds))
         elif segment is None:
-            self._peers.answer(peer, Refusal(message.id, "no process holds it any more"))
+            self._peers.answer(peer, Refusal(message.id, "released: no process holds it any more"))
         else:
             if not holds:
                 self.registry.give(segment.id, [peer.pid])
@@ -345,7 +345,7 @@ class StoreServer:
     def _on_fetch(self, peer: Peer, message: Fetch) -> None:
         chunk = self.registry.chunk(message.chunk)
         if chunk is None:
-            peer.stream.queue(Refusal(message.id, "its memory was given back"))
+            peer.stream.queue(Refusal(message.id, "its memory was released"))
             return
         try:
             peer.stream.queue_with(Fetched(message.id, chunk.size), [chunk.descriptor])

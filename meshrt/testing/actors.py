@@ -70,7 +70,7 @@ def local_mesh(
     ranks.settle()
     report = root.script.take_unseen(before)
     if report:
-        raise MeshError(f"actors of the block have failed, and no caller was told:\n{report}")
+        raise MeshError(f"actors of the block have failed, and no caller received the errors:\n{report}")
 
 
 class _LocalMesh(ProcMesh):
@@ -93,7 +93,7 @@ class _LocalMesh(ProcMesh):
     def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
         if len(self._own_shape) != len(self._whole):
             raise UsageError(
-                f"{self._name} is stopped as a whole: this is a slice of it ({self._own_shape} of {self._whole})"
+                f"{self._name} can only be stopped as a whole; this is a slice ({self._own_shape} of {self._whole})"
             )
         if self._stopped is None:
             stopped: Settled[None] = Settled(start_root().runtime.driver, "the end of a local mesh")

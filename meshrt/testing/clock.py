@@ -169,7 +169,7 @@ class FakeClock:
             before = None
             if time.monotonic() > deadline:
                 raise MeshError(
-                    f"after {_PATIENCE:g} s these actors are still at work, or wait for what the clock does not know "
+                    f"after {_PATIENCE:g} s these actors are still busy, or wait for what the clock does not control "
                     f"(a thread, a lock, time.sleep): {', '.join(sorted(set(busy)))}"
                 )
             self._pause.wait(_LOOK)
@@ -255,7 +255,7 @@ def fake_clock(*, auto: bool = False) -> Iterator[FakeClock]:
     """
     global _current
     if _current is not None:
-        raise UsageError("fake_clock: there is one clock at a time, and the block of another one runs")
+        raise UsageError("fake_clock: only one clock can be active, and the block of another one runs")
     clock = _current = FakeClock(start_root().runtime.driver, auto=auto)
     clock.begin()
     try:

@@ -59,7 +59,7 @@ class FaultPlan:
     def __init__(self, *faults: Fault) -> None:
         wrong: list[object] = [each for each in faults if type(each) is not Fault]
         if wrong:
-            raise UsageError(f"a plan of faults is made of what testing.kill, stop and cut return, not of {wrong[0]!r}")
+            raise UsageError(f"a plan of faults consists of results of testing.kill, stop and cut, not of {wrong[0]!r}")
         self._faults = faults
         self._name = secrets.token_hex(8)
         self._root: Root | None = None
@@ -85,9 +85,9 @@ class FaultPlan:
             SpawnError, MeshError: The processes are not there.
         """
         if self._root is not None:
-            raise UsageError("this plan of faults was begun before: make another one")
+            raise UsageError("this plan of faults was already started: make another one")
         if not isinstance(mesh, ProcMesh):
-            raise UsageError(f"a plan of faults is for a mesh of processes, as proc_mesh makes it, not for {mesh!r}")
+            raise UsageError(f"a plan of faults requires a mesh of processes, as proc_mesh makes it, not {mesh!r}")
         ranks = [fault.of(mesh._shape) for fault in self._faults]
         root = running_root()
         if root is None or root.services.mesh(mesh.mesh_id) is None:
@@ -105,7 +105,7 @@ class FaultPlan:
         for group in answers:
             if isinstance(group, Unanswered):
                 self._withdraw()
-                raise MeshError(f"ranks {list(group.ranks)} have not taken the plan of faults: {why_unanswered(group)}")
+                raise MeshError(f"ranks {list(group.ranks)} did not get the plan of faults: {why_unanswered(group)}")
             if group.same.elsewhere and stopping & set(group.ranks):
                 self._withdraw()
                 raise UsageError("stop: a rank on another machine cannot be continued from here; use kill or cut")
@@ -160,7 +160,7 @@ class FaultPlan:
                 timer.cancel()
             self.resume()
         return "\n".join(
-            f"{self._faults[number].text([rank])} has not happened: it has had {self._calls.get(each, 0)} of them"
+            f"{self._faults[number].text([rank])} has not happened; such calls so far: {self._calls.get(each, 0)}"
             for each in self._missing()
             for number, rank in [each]
         )
@@ -175,7 +175,7 @@ class FaultPlan:
     @property
     def _side(self) -> Faults:
         if self._root is None:
-            raise UsageError("this plan of faults was not begun")
+            raise UsageError("this plan of faults was not started")
         plugins.load("faults", self._root.services, in_root=True)
         side: Faults = self._root.services.tables["faults"]
         return side

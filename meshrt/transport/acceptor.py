@@ -143,7 +143,7 @@ class Acceptor:
             return  # the peer has gone again
         except OSError as error:
             if not self._told:
-                logging.getLogger("meshrt").error("%s cannot be accepted, and waits: %s", self._peer, error.strerror)
+                logging.getLogger("meshrt").error("%s cannot be accepted yet: %s", self._peer, error.strerror)
             self._told = True
             self._pause()
             self._later(_PAUSE, self._reopen)

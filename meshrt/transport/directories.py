@@ -137,8 +137,8 @@ def create_run(run_id: str, tell: Callable[[str], object] = _ignore, limit: int 
     if path is None:
         path = places.make_temporary(f"meshrt-run-{name}-")
         if path is None:
-            raise UsageError("there is no place for the output of ranks; set MESHRT_RUNS to a directory of your own")
-        tell(f"{problem}; {path} is used instead, and commands do not find this program by its id after its end")
+            raise UsageError("there is no directory for the output of ranks; set MESHRT_RUNS to one of your own")
+        tell(f"{problem}; {path} is used instead; commands cannot find this program by its id after its end")
     dirlock.lock(path)
     return path
 
@@ -179,7 +179,7 @@ def _keep_within(limit: int, runs: list[Path], tell: Callable[[str], object]) ->
     if removed:
         tell(
             f"the directories of ended programs had more than {limit} bytes (MESHRT_RUNS_LIMIT): "
-            f"{len(removed)} of them removed, {removed[0]} first"
+            f"{len(removed)} of them were removed, {removed[0]} first"
         )
 
 

@@ -41,7 +41,7 @@ _UNREAD_SECONDS = SILENCE_LOOK_SECONDS
 
 
 def _no_shared_memory(_frame: Frame) -> Frame:
-    raise ProtocolError("an answer in shared memory, which this process does not have")
+    raise ProtocolError("an answer in shared memory, which this process cannot access")
 
 
 def _own_pid() -> Identity:

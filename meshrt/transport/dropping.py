@@ -23,10 +23,10 @@ __all__ = ["DROPPABLE", "EVENT_BYTES", "LOG_BYTES", "QUESTION_BYTES", "WAIT_BYTE
 #: Events that may be left out, and their names in messages to the user.
 DROPPABLE: Mapping[str, str] = {
     "unhandled": "exceptions that no caller waits for",
-    "failure.record": "records of failures",
+    "failure.record": "failure records",
     "log": "log records",
     "debug.output": "lines printed at breakpoints",
-    "debug.missed": "interrupts that came too late",
+    "debug.missed": "interrupts that arrived too late",
 }
 #: Bytes that may wait for a peer before such events are left out.
 EVENT_BYTES = 4 << 20

@@ -41,7 +41,7 @@ def check_processes(pids: Sequence[int]) -> None:
         if not state:
             raise UsageError(f"PID {pid}: there is no such process")
         if state in ("Z", "X"):
-            raise UsageError(f"PID {pid} has ended, and its parent has not noticed that yet")
+            raise UsageError(f"PID {pid} has ended, but its parent has not reaped it yet")
 
 
 def python_of(pid: int) -> str:
@@ -105,16 +105,16 @@ def may_look(pid: int) -> str:
     """Return what it takes that this process may look into another one, which the kernel has refused (ptrace(2))."""
     owner = owner_of(pid)
     if owner is not None and owner != os.geteuid():
-        return f"PID {pid} belongs to the user {user_name(owner)}: to look into it takes root, or CAP_SYS_PTRACE"
+        return f"PID {pid} belongs to the user {user_name(owner)}: access requires root or CAP_SYS_PTRACE"
     scope = _scope()
     if scope == 3:
-        return f"no process may look into PID {pid}: kernel.yama.ptrace_scope is 3 until the machine starts again"
+        return f"no process has access to PID {pid}: kernel.yama.ptrace_scope is 3 until the machine is restarted"
     if scope:
-        how = "; or, as root, sysctl kernel.yama.ptrace_scope=0" if scope == 1 else ""
-        return f"to look into PID {pid} takes CAP_SYS_PTRACE, as kernel.yama.ptrace_scope is {scope}{how}"
+        how = "; or run, as root, sysctl kernel.yama.ptrace_scope=0" if scope == 1 else ""
+        return f"access to PID {pid} requires CAP_SYS_PTRACE, as kernel.yama.ptrace_scope is {scope}{how}"
     return (
-        f"to look into PID {pid} takes CAP_SYS_PTRACE (in a container: --cap-add SYS_PTRACE): it has changed its user, "
-        "has more capabilities, or is in a sandbox"
+        f"access to PID {pid} requires CAP_SYS_PTRACE (in a container: --cap-add SYS_PTRACE): the process has changed "
+        "its user, has more capabilities, or is in a sandbox"
     )
 
 

@@ -123,12 +123,12 @@ class _Probe:
         except BlockingIOError:
             return False
         if not data:
-            raise ConnectionResetError(errno.ECONNRESET, "another program, or another host, is there")
+            raise ConnectionResetError(errno.ECONNRESET, "the address is used by another program or another host")
         self._answer += data
         if len(self._answer) < HOST_PROOF:
             return False
         if not hmac.compare_digest(self._answer, self._expected):
-            raise AuthenticationError("another program is there")
+            raise AuthenticationError("the address is used by another program")
         return True
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ def _read(directory: Path) -> Program | None:
 def as_path(kind: type, value: object) -> object:
     """Convert a name to a path, for msgspec."""
     if kind is not Path:
-        raise NotImplementedError(f"nothing is known of {kind}")
+        raise NotImplementedError(f"cannot convert a value to {kind}")
     return Path(value) if isinstance(value, str) else value
 
 

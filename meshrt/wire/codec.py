@@ -206,7 +206,7 @@ def decode(payload: memoryview | bytes | Unreceived | Outside, lengths: Lengths)
         if error.args:
             raise
         size = sum(length for length in lengths if isinstance(length, int))
-        raise MemoryError(f"no memory is left for what a message of {size} bytes holds") from error
+        raise MemoryError(f"not enough memory for the content of a message of {size} bytes") from error
 
 
 def _decode_outside(payload: Unreceived | Outside, lengths: Lengths) -> object:

@@ -329,7 +329,7 @@ class FrameDecoder:
     def _advance(self, count: int, frames: list[Frame]) -> None:
         assembly = self._assembly
         if assembly is None:
-            raise ProtocolError("no payload is under way")
+            raise ProtocolError("no payload is expected")
         assembly.filled += count
         assembly.frame_left -= count
         if not assembly.frame_left and not assembly.more:
@@ -348,7 +348,7 @@ class FrameDecoder:
 
 
 def _log_loss(lost: Unreceived) -> None:
-    logging.getLogger("meshrt").error("a control message is lost: %s", lost.error())
+    logging.getLogger("meshrt").error("a control message was lost: %s", lost.error())
 
 
 def control_decoder(

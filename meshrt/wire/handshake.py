@@ -260,7 +260,7 @@ class ServerHandshake:
             return b""
         role = buffer[len(MAGIC)]
         if role != self._role or len(buffer) > size:
-            raise AuthenticationError("the peer asks for another role, or speaks before it has proved itself")
+            raise AuthenticationError("the peer asks for another role, or has sent data before its proof")
         endpoint = buffer[_HEAD:size]
         nonce = buffer[len(MAGIC) + 1 : len(MAGIC) + 1 + _NONCE]
         server_nonce = _nonce(self._identity)

@@ -30,7 +30,7 @@ def hint(
             if not isinstance(value, types.FunctionType | types.ModuleType | type) and fails(value):
                 return (
                     f"{function.__qualname__}() uses the global {name} ({describe(value)}), which would be sent too; "
-                    "make it in __init__, or put it into a module with what uses it"
+                    "create it in __init__, or move it into a module, together with the code that uses it"
                 )
     return ""
 

@@ -111,7 +111,7 @@ def test_references_of_machines_that_let_nothing_in(cluster: Cluster, hidden: li
     assert program.lines() == referred(2)
     for machine in machines:
         (other,) = (each for each in cluster.machines if each is not machine)
-        said = f"does not reach host {machine.name} (127.0.0.1 port "
+        said = f"cannot connect to host {machine.name} (127.0.0.1 port "
         assert program.said.count(f"the script (10.7.0.254) {said}") == 1, program.said
         # Once for its ranks and its store; not if the hidden one has connected the two stores before.
         assert program.said.count(f"host {other.name} ({other.address}) {said}") <= 1, program.said

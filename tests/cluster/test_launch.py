@@ -192,7 +192,7 @@ def test_a_host_that_joins_late_is_there_for_the_next_mesh(launch: Launch) -> No
     assert first.stdout is not None
     assert first.stderr is not None
     assert [first.stdout.readline() for _ in range(2)][1] == b"first ('n1',)\n"
-    assert b"1 of 2 hosts have joined after 5 s; not yet: index 1" in first.stderr.readline()
+    assert b"1 of 2 hosts have joined after 5 s; missing: index 1" in first.stderr.readline()
     launch.start(1, *LAUNCH, "--min-hosts", "1", SCRIPT, "late", **launch.known(1))
     (status, out, err), (other, *_) = launch.ended()
     assert (status, other) == (0, 0), err
@@ -203,7 +203,7 @@ def test_hosts_that_do_not_come_and_a_host_0_that_does_not(launch: Launch) -> No
     launch.start(0, *LAUNCH, "--timeout", "1", SCRIPT, "calls", **launch.known(0))
     (status, _, err) = launch.ended()[0]
     assert status == 1
-    assert "SpawnError: 1 of 2 hosts have joined after 1 s; not yet: index 1; see what" in err
+    assert "SpawnError: 1 of 2 hosts have joined after 1 s; missing: index 1; see the output" in err
     launch.start(1, *LAUNCH, "--timeout", "1", SCRIPT, "calls", **launch.known(1))
     (status, _, err) = launch.ended()[1]
     assert status == 1
@@ -232,8 +232,8 @@ def test_a_host_that_cannot_make_the_certificate_says_what_it_needs(launch: Laun
     launch.start(1, sys.executable, "-c", without, "launch", SCRIPT, "calls", **launch.known(1))
     status, _, err = launch.ended()[0]
     assert status and "Traceback" not in err
-    assert "meshrt launch: host n2 cannot make the certificate of the program, which needs the package crypto" in err
-    assert f"; install it for {sys.executable}. Each host needs it where a secret file is used" in err
+    assert "meshrt launch: host n2 cannot create the certificate of the program: this requires the package crypt" in err
+    assert f"; install it for {sys.executable}. Each host needs the package if a secret file is used" in err
 
 
 def test_the_others_end_when_host_0_is_killed(launch: Launch, cluster: Cluster) -> None:

@@ -45,7 +45,7 @@ def test_limits_and_gpus_are_those_of_each_machine(cluster: Cluster, monkeypatch
         "host n2: " in files and "20 ranks need about" in files and "the limit is 150: raise it (ulimit -Hn)" in files
     )
     for refused in (devices, own_devices):
-        assert "host n2: " in refused and "GPU 2 was asked for, and the host has 2: CUDA_VISIBLE_DEVICES=6,7" in refused
+        assert "host n2: " in refused and "GPU 2 was requested, but the host has 2: CUDA_VISIBLE_DEVICES=6,7" in refused
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_sizes_that_two_machines_do_not_fit(cluster: Cluster) -> None:
     assert program.returncode == 0, out + err
     uneven, many, *fit = out.splitlines()
     assert uneven.startswith("5 ranks cannot be divided evenly, as the engine has 2 hosts (n1, n2); expected ")
-    assert many.startswith("hosts=4, and the engine has 2 hosts (n1, n2); expected hosts=2 or fewer")
+    assert many.startswith("hosts=4, but the engine has 2 hosts (n1, n2); expected hosts=2 or fewer")
     assert fit == ["even ['n1', 'n1', 'n2', 'n2']", "one {'n1'}"]
 
 
@@ -71,7 +71,7 @@ def test_ranks_of_a_machine_without_power_are_started_again_on_a_spare_one(three
     lost, *then = out.splitlines()
     assert "HostLost" in lost and "on n2" in lost and 8 < float(lost.split()[2]) < 14, out
     assert then == ["then ['n3', 'n3'] ('n1', 'n3')", "asked ['n3', 'n3'] ['n1']", "asked ['n3', 'n3']"], err
-    assert err.count("is gone") == 1 and "2 ranks of mesh started again on host n3" in err, err
+    assert err.count(" was lost, and with it ") == 1 and "restarting 2 ranks of mesh on host n3" in err, err
 
 
 @pytest.mark.nightly

@@ -133,11 +133,11 @@ def test_what_the_cluster_does_not_have_is_said(cluster: Cluster) -> None:
     why = "disk 2 is free for 0 of 3 hosts; with nothing else running, for 0"
     assert f"meshrt: {what}{why} (for 5 s, at most 7 s)" in done.stderr
     assert done.stdout.splitlines() == [
-        f"SpawnError {what}{why}, and RayEngine(timeout=7) waits no longer",
+        f"SpawnError {what}{why}; RayEngine(timeout=7) has expired",
         "left [] True",
         "at the end 2",
     ]
-    assert "is gone" not in done.stderr and "Ray says" not in done.stderr
+    assert " was lost" not in done.stderr and "Ray says" not in done.stderr
 
 
 @pytest.mark.slow

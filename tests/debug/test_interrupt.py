@@ -380,7 +380,7 @@ def test_user_code_that_takes_the_signal(worker: Any, gate: Path) -> None:
     worker.take_signals.call_one().get(WAIT)
     with desk() as root:
         answer = worker.loop.call_one()
-        with pytest.raises(MeshError, match=r"code of this rank has taken signal \d+"):
+        with pytest.raises(MeshError, match=r"code of this rank uses signal \d+"):
             until_at(root, 0)
         gate.touch()
         answer.get(WAIT)

@@ -49,7 +49,7 @@ def test_expects(meshrt_mesh):
         pass
 """
 OPTIONS = ("-p", "no:meshrt", "-p", "meshrt.pytest_plugin", "-p", "no:cacheprovider", "--meshrt-pm", "test_it.py")
-OPENED = "meshrt post-mortem: `h` shows what can be typed"
+OPENED = "meshrt post-mortem: `h` lists the commands"
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def test_it_is_refused_where_nobody_types(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0\n")
     for options, why in {
         (): "--meshrt-pm needs a terminal as standard input and output",
-        ("-n", "2"): "--meshrt-pm needs one process at a terminal: add -n 0",
+        ("-n", "2"): "--meshrt-pm needs a single process at a terminal: add -n 0 (pytest-xdist)",
     }.items():
         done = run_python("-m", "pytest", "-q", *OPTIONS, *options, cwd=tmp_path)
         assert done.returncode == 4 and why in done.stderr and "failed" not in done.stdout

@@ -174,11 +174,11 @@ def test_a_stopped_agent_is_told_and_so_is_its_return(monkeypatch: pytest.Monkey
     first, _ = agents()
     monkeypatch.setattr(AgentPulse, "SILENT_SECONDS", 1.0)  # not before: an agent that starts may take longer
     with paused(first):
-        screen.wait_for(f"~0 (pid {first}) does not answer; its ranks go on\n")
+        screen.wait_for(f"~0 (pid {first}) does not answer; its ranks continue to run\n")
         assert victims.pid.call().get(LONG).values() == pids
         assert "~0 answers again" not in screen.text
     screen.wait_for("~0 answers again\n")
-    assert "is gone" not in screen.text
+    assert " was lost" not in screen.text
     assert len(proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("more", Victim).pid.call().get(LONG)) == 2
 
 

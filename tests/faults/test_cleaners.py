@@ -78,7 +78,7 @@ def test_what_was_removed_is_made_again(
     assert more.apply.call_one(calls, victims, own).get(LONG) == [[1, 1], [2]], "through sockets that are new to it"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700 == stat.S_IMODE(directory.parent.stat().st_mode)
     assert all(stat.S_IMODE((directory / name).stat().st_mode) == 0o600 for name in ("tools.token", "program.json"))
-    lines = [line for line in capfd.readouterr().err.splitlines() if "something has removed" in line]
+    lines = [line for line in capfd.readouterr().err.splitlines() if "was removed from outside" in line]
     assert len(lines) == 1 and "set MESHRT_RUNTIME_DIR" in lines[0], lines
 
 
@@ -122,14 +122,14 @@ def test_a_place_that_is_taken_meanwhile_is_told(victims: ActorMesh[Victim], cap
     told: list[str] = []
 
     def is_told() -> bool:
-        told.extend(line for line in capfd.readouterr().err.splitlines() if "cannot be made again" in line)
+        told.extend(line for line in capfd.readouterr().err.splitlines() if "cannot be created again" in line)
         return bool(told)
 
     try:
         wait_until(is_told, LONG, "it is told")
         assert f"other users can change {base}" in told[0] and "Terminals cannot find this program" in told[0]
         assert victims.echo.call(1).get(LONG).values() == [1, 1]
-        with pytest.raises(SpawnError, match=r"no socket, pipe or log for it: No such file or directory$"):
+        with pytest.raises(SpawnError, match=r"its socket, pipe or log cannot be created: No such file or directory$"):
             proc_mesh(n=1).get(LONG)
     finally:
         base.rmdir()

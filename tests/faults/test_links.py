@@ -223,9 +223,9 @@ def test_the_link_to_an_agent_is_late_and_then_silent(monkeypatch: pytest.Monkey
         with relay.delayed(0.2):
             assert proc_mesh(n=1, engine=engine).spawn("late", Noting).here.call_one().get(LONG) == "here"
         with relay.silent():
-            screen.wait_for("does not answer; its ranks go on\n")
+            screen.wait_for("does not answer; its ranks continue to run\n")
             assert actors.here.call().get(LONG).values() == ["here"] * 2
         screen.wait_for("answers again\n")
         assert proc_mesh(n=1, engine=engine).spawn("more", Noting).here.call_one().get(LONG) == "here"
-        assert "is gone" not in screen.text
+        assert " was lost" not in screen.text
         meshrt.shutdown_context(0.5)

@@ -219,7 +219,7 @@ def test_a_full_disk_costs_the_log_files_only(small_disk: Path, tmp_path: Path) 
     ) as program:
         assert program.told("values") == [5, 5]
         assert program.ends() == 0
-        assert 1 <= program.output.count("is not kept any more") <= 2
+        assert 1 <= program.output.count("is no longer saved") <= 2
         assert program.output.count("x" * 300) == 6000
 
 

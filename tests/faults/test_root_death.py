@@ -284,7 +284,7 @@ ENDS = {
     "a cycle": ("mesh.me = mesh; keep = [mesh]; keep.append(keep); del mesh", 0),
 }
 
-CUT_OFF = "meshrt: work of mesh1 was cut off: it had not ended 0.5 s after the end of the program"
+CUT_OFF = "meshrt: unfinished work of mesh1 was terminated 0.5 s after the end of the program"
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ def test_ranks_raise_while_the_root_is_stopped(tmp_path: Path) -> None:
             wait_until(note.exists, 3 * LONG, "the rank has raised all of them")
             assert resident_bytes(agent) - before < GROWTH
         wait_until(
-            lambda: "exceptions that no caller waits for on rank 0 of mesh1 were left out" in program.output, LONG
+            lambda: "exceptions that no caller waits for on rank 0 of mesh1 were dropped" in program.output, LONG
         )
         end.touch()
         assert program.told("echo") == 1

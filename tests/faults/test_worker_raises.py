@@ -401,5 +401,5 @@ def test_an_exit_in_a_task_of_an_actor_in_the_script_is_reported(tmp_path: Path)
     with Program(script, tmp_path) as program:
         assert program.told("alive")
         wait_until(lambda: "SystemExit: 3" in program.output, LONG)
-        assert "a task of exiting raised on rank 0, and no caller waits for it" in program.output
+        assert "a task of exiting raised on rank 0; no caller receives the exception" in program.output
         assert program.ends() == 1

@@ -147,4 +147,4 @@ def test_an_engine_inside_a_rank_is_refused() -> None:
             return str(error)
         return "accepted"
 
-    assert "engine= is for the script" in echo.apply.call_one(nested).get(20)
+    assert "engine= is only for the script" in echo.apply.call_one(nested).get(20)

@@ -110,7 +110,7 @@ def test_two_processes_become_ranks_and_stay_what_they_were(processes: Processes
     wait_until(lambda: "2 stopped" in processes.meshrt("ps").stdout, _SECONDS, "both are stopped")
     processes.meshrt("continue")
     again = processes.attach(pids[1])
-    assert again.returncode == 1 and "this process is a part of a program already" in again.stderr
+    assert again.returncode == 1 and "this process already belongs to a program" in again.stderr
     assert processes.ended() == [(0, "over\n", "")] * 2
 
 
@@ -120,8 +120,8 @@ def test_one_that_is_in_c_code_joins_when_it_comes_back(processes: Processes) ->
     pid = processes.start("time.sleep(6)").pid
     done = processes.attach(pid, "--timeout", "0.3")
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"PID {pid} has run no Python code for 0.3 s, as its main thread is in C code" in done.stderr
-    assert "it joins as rank 0 when it does" in done.stderr
+    assert f"PID {pid} has run no Python code for 0.3 s because its main thread is in C code" in done.stderr
+    assert "it joins as rank 0 when it runs Python code again" in done.stderr
     wait_until(lambda: "1: 1 running" in processes.meshrt("ps").stdout, _SECONDS, "it has joined")
     assert not list(Path(processes.runtime).glob("attach-*"))
     assert processes.ended() == [(0, "over\n", "")]
@@ -133,7 +133,8 @@ def test_what_goes_wrong_in_the_process_is_told_by_the_command_alone(processes: 
     broken = processes.start("sys.modules['msgspec'] = None")
     done = processes.attach(other.pid)
     assert (
-        done.returncode == 1 and "it has loaded meshrt of another project, and the command is of meshrt" in done.stderr
+        done.returncode == 1
+        and "it has loaded meshrt of another project, but the command belongs to meshrt" in done.stderr
     )
     done = processes.attach(broken.pid)
     assert (
@@ -157,7 +158,7 @@ def test_what_is_refused_before_anything_is_changed(processes: Processes) -> Non
         sleep.kill()
     assert processes.attach(sleep.pid).stderr.startswith(f"meshrt attach: PID {sleep.pid}: there is no such process")
     assert "is given twice" in processes.attach(well.pid, well.pid).stderr
-    assert "--mesh dp=2 has 2 ranks, and there are 1 PIDs" in processes.attach(well.pid, "--mesh", "dp=2").stderr
+    assert "--mesh dp=2 has 2 ranks, but 1 PIDs are given" in processes.attach(well.pid, "--mesh", "dp=2").stderr
     shell = f'exec "{found_python()}" -m meshrt attach $$'
     done = subprocess.run(["sh", "-c", shell], env=processes.env, capture_output=True, text=True, timeout=_SECONDS)
     assert done.returncode == 2 and "is this command" in done.stderr
@@ -210,7 +211,7 @@ def test_without_the_right_to_look_into_it(processes: Processes) -> None:
         del env["MESHRT_RUNTIME_DIR"]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=_SECONDS, user=NOBODY)
         assert done.returncode == 1
-        assert f"to look into PID {other.pid} takes CAP_SYS_PTRACE" in done.stderr
+        assert f"access to PID {other.pid} requires CAP_SYS_PTRACE" in done.stderr
         other.communicate("\n")
 
 

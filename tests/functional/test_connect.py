@@ -118,7 +118,7 @@ def test_a_notebook_calls_a_job_whose_classes_it_does_not_have() -> None:
         # Large arrays go through the sockets, both ways.
         array = np.arange(1_000_000.0)
         assert np.array_equal(trainer.double.choose(array).get(20), array * 2)
-        with pytest.raises(ResultNotSerializable, match="has no part in the shared memory"):
+        with pytest.raises(ResultNotSerializable, match="has no access to the shared memory"):
             trainer.stored.choose().get(20)
         assert trainer.pid.call().get(20).values()  # the link is as good as before
         assert program.actor("store").title.call_one().get(20) == "the store"
@@ -137,7 +137,7 @@ def test_failures_of_its_calls_are_told_to_the_caller_alone() -> None:
             trainer.fail.call().get(20)
         with pytest.raises(CallTimeout, match="ranks 0-1"):
             trainer.wait.call().get(0.01)
-        with pytest.raises(UsageError, match=r"belongs to program .* which alone stops it"):
+        with pytest.raises(UsageError, match=r"belongs to program .*; only that program can stop it"):
             trainer.stop()
         with pytest.raises(UsageError, match="received from another process"):
             trainer.initialized.get(1)
@@ -281,7 +281,7 @@ def test_what_is_put_here_is_not_shared_with_another_program() -> None:
     with connected() as (job, _program):
         first, second = run_python("-c", PUTS, str(job.pid)).stdout.splitlines()
     assert re.match(rf"put\(\): this process is connected to program {job.pid} \(.*\) and shares no memory", first)
-    assert "give the value itself to the call" in first
+    assert "pass the value itself to the call" in first
     assert "make a mesh with proc_mesh() first" in second
 
 

@@ -67,8 +67,8 @@ print(sent, "were sent", file=sys.stderr)
     status, (first, *lines) = run(tmp_path, script)
     assert status == 0
     # A rank that is slow may have taken all of them by now.
-    some = lines[2].startswith("  at least ") and lines[2].endswith(" calls that had not begun, sent to rank 0")
-    assert some or lines[2] == f"  {first.split()[0]} calls that had not begun, sent to rank 0", lines
+    some = lines[2].startswith("  at least ") and lines[2].endswith(" calls that had not started, sent to rank 0")
+    assert some or lines[2] == f"  {first.split()[0]} calls that had not started, sent to rank 0", lines
 
 
 def test_work_that_the_end_cuts_off_is_named(tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ while not all(map(os.path.exists, begun)): time.sleep(0.01)
     status, lines = run(tmp_path, script)
     assert status == 0
     assert lines == [
-        "meshrt: work of train was cut off: it had not ended 0.5 s after the end of the program",
+        "meshrt: unfinished work of train was terminated 0.5 s after the end of the program",
         "  worker.sleep() on ranks 0-1",
-        "  1 call that had not begun, sent to rank 0",
+        "  1 call that had not started, sent to rank 0",
         "  rank 2: killed without an answer; the process was stopped, or C code held its GIL",
-        "  to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)",
+        "  to let calls finish: wait for them with get(), or give the mesh more time with stop(grace=SECONDS)",
     ]
 
 
@@ -104,8 +104,8 @@ raise ValueError("of the script")
 """
     status, lines = run(tmp_path, script)
     assert status == 1
-    assert [line for line in lines if "cut off" in line] == [
-        "meshrt: work of first was cut off: it had not ended 0.1 s after its stop()"
+    assert [line for line in lines if "unfinished work" in line] == [
+        "meshrt: unfinished work of first was terminated 0.1 s after its stop()"
     ]
     assert "ValueError: of the script" in lines
 
@@ -157,7 +157,7 @@ watch.wait_until(lambda: not watch.is_alive(pids[1]), 30)
 """
     status, lines = run(tmp_path, script)
     assert status == 1
-    assert any("was stopped by a signal: it is continued, as the program ends" in line for line in lines)
+    assert any("was stopped by a signal: it is resumed, as the program ends" in line for line in lines)
     assert any(line.startswith("ROOT CAUSE  worker rank 1 (n=1)") for line in lines)
 
 
@@ -184,7 +184,7 @@ assert tracer.stdout.readline() == b"0\\n"  # PTRACE_ATTACH
 """
     status, lines = run(tmp_path, script)
     assert status == 1
-    assert any("does not answer at the end of the program: what has failed on its ranks" in line for line in lines)
+    assert any("does not answer at the end of the program: failures on its ranks" in line for line in lines)
 
 
 #: A rank of one host waits for one of another host, on a socket of its own; no call of the script waits for either.
@@ -271,7 +271,7 @@ watch.wait_until(lambda: any(mesh.ended for mesh in services.meshes()), 30)
     status, lines = run(tmp_path, script)
     assert status == 1
     assert any(line.startswith("ROOT CAUSE  host ") for line in lines), lines
-    assert not any("no record is kept" in line for line in lines)
+    assert not any("not recorded" in line for line in lines)
 
 
 AWAITING = """

@@ -128,8 +128,8 @@ def test_a_thread_that_does_not_end_is_named_and_the_rest_is_done(
     actor.open_a_file.call_one().get(20)
     actor.register.call_one().get(20)
     mesh.stop(grace=3)  # it comes to its threads meanwhile
-    text = err.wait_for("to let it end: ")
-    assert "work of train was cut off: it had not ended 3 s after its stop()" in text
+    text = err.wait_for("to let calls finish: ")
+    assert "unfinished work of train was terminated 3 s after its stop()" in text
     assert "  at exit: thread 'stuck', which is not a daemon, on rank 0\n" in text
     assert (tmp_path / "global").read_text() == "of a global"
     assert (tmp_path / "atexit").read_text() == "ran"
@@ -157,5 +157,5 @@ def test_an_error_of_the_script_waits_for_no_thread_and_loses_no_data(tmp_path: 
     script = SCRIPT.format(folder=str(tmp_path)) + "actor.have_thread.call_one().get()\nraise ValueError('own')\n"
     (tmp_path / "script.py").write_text(script)
     done = run_python(str(tmp_path / "script.py"), seconds=60, env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
-    assert done.stderr.splitlines()[-1] == "ValueError: own" and "cut off" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "ValueError: own" and "unfinished work" not in done.stderr
     assert (tmp_path / "global").read_text() == "of a global"

@@ -362,7 +362,7 @@ def test_several_ranks_are_one_error() -> None:
     assert len(ranks) == 1 + len(caught.value.others)
     assert all(other.remote.message == "together" for other in caught.value.others)
     if caught.value.others:
-        assert "raised too: ValueError: together" in str(caught.value)
+        assert "also raised ValueError: together" in str(caught.value)
 
 
 @pytest.mark.slow

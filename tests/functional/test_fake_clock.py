@@ -183,7 +183,7 @@ def test_threads_of_an_event_loop_are_at_work(monkeypatch: pytest.MonkeyPatch) -
         call = echo.apply.call_one(_wait)
         with monkeypatch.context() as patch:
             patch.setattr(clocks, "_PATIENCE", 0.2)
-            with pytest.raises(MeshError, match=r"still at work, or wait for what the clock does not know.*: echo$"):
+            with pytest.raises(MeshError, match=r"still busy, or wait for what the clock does not control.*: echo$"):
                 clock.advance(1)
         released.set()
         clock.advance(1)
@@ -204,7 +204,7 @@ def test_behind_the_block_time_passes_by_itself() -> None:
         clock.advance(5)
         answer = poller.poll.call_one(0.01)
         clock.advance(0)
-        with pytest.raises(UsageError, match="there is one clock at a time"), testing.fake_clock():
+        with pytest.raises(UsageError, match="only one clock can be active"), testing.fake_clock():
             pass
         block.__exit__(None, None, None)
         assert answer.get(WAIT)[0] > 5

@@ -264,7 +264,7 @@ def test_what_is_no_future_is_refused(workers: ActorMesh[Worker]) -> None:
             refused()
     with pytest.raises(UsageError, match="there is no future to wait for"):
         meshrt.gather()
-    with pytest.raises(UsageError, match="first=3: expected how many to wait for, an integer from 1 to 1"):
+    with pytest.raises(UsageError, match="first=3: expected a number of futures, an integer from 1 to 1"):
         meshrt.wait([workers.begin.call(0)], first=3)
     assert list(meshrt.as_completed([])) == []
 

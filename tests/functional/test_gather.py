@@ -240,7 +240,7 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up(monkeypatch: py
         with pytest.raises(MeshError, match=f"test.pid was not sent to rank 0 .* on {agent.host}"):
             asked.result(WAIT)
         monkeypatch.setattr("meshrt.mesh.spawning._PATIENCE", 0.1)
-        with pytest.raises(SpawnError, match=f"host {agent.host} takes no more ranks: its agent does not answer"):
+        with pytest.raises(SpawnError, match=f"host {agent.host} cannot start more ranks: its agent does not answer"):
             mesh.slice(n=0).hosts.spawn_procs()
     wait_until(lambda: not agent.full, WAIT)
     assert Question("test.parity").wait()[0].kind == "answered"
@@ -259,7 +259,7 @@ def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() ->
             assert [(group.kind, group.same["state"]) for group in question.wait()] == [("silent", "stopped")]
         assert resident_bytes(agent) < before + (12 << 20)
         asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop.running)
-        with pytest.raises(MeshError, match=r"test.pid was not sent to rank 0: it takes no messages"):
+        with pytest.raises(MeshError, match=r"test.pid was not sent to rank 0: the rank does not read messages"):
             asked.result(WAIT)
         assert Question("test.parity", targets={mesh.mesh_id: [1]}).wait()[0].kind == "answered"
     assert asyncio.run_coroutine_threadsafe(_answered(mesh.mesh_id), start_root().loop.running).result(WAIT) == pid

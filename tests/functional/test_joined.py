@@ -254,7 +254,7 @@ def test_a_breakpoint_before_the_process_has_joined_waits_for_that(job: Job, tmp
     (late,) = job.train(code, only=[1]).processes
     assert late.stderr is not None
     for line in late.stderr:
-        if line.startswith("meshrt: rank 1 is at a breakpoint, and stops there when it has joined; it has not: "):
+        if line.startswith("meshrt: rank 1 is at a breakpoint and stops there once it has joined; not joined yet: "):
             break
     job.train(code, only=[0])
     wait_until(lambda: job.meshrt("list", fails=True).count("| main ") == 2, _SECONDS, "both are stopped")
@@ -352,7 +352,7 @@ def test_a_job_goes_on_when_its_program_is_gone(job: Job) -> None:
     job.root().kill()
     said = job.processes[0].stderr
     assert said is not None
-    assert any("the program of this job has ended; its ranks go on without it" in line for line in said)
+    assert any("the program of this job has ended; its ranks continue without it" in line for line in said)
     assert [(each.status, each.out) for each in job.ended()] == [(0, "trained 0\n"), (0, "trained 1\n")]
 
 
@@ -366,7 +366,7 @@ def test_a_job_goes_on_where_no_program_can_be(job: Job) -> None:
         (0, f"False\ntrained {rank}\n") for rank in range(2)
     ]
     lines = (first.err + second.err).splitlines()
-    assert len(lines) == 1 and lines[0].startswith("meshrt: the tools do not see this job: "), lines
+    assert len(lines) == 1 and lines[0].startswith("meshrt: this job is not visible to meshrt commands: "), lines
 
 
 def test_a_single_rank_is_seen(job: Job) -> None:

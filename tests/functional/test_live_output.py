@@ -130,7 +130,7 @@ def test_invalid_settings_are_refused() -> None:
         meshrt.logs("off", mesh=mesh.slice(n=0))
     with pytest.raises(UsageError, match="not str"):
         meshrt.logs("off", mesh="printer")  # type: ignore[arg-type]
-    with pytest.raises(ActorError, match=r"meshrt.logs\(\) is for the script"):
+    with pytest.raises(ActorError, match=r"meshrt.logs\(\) changes the terminal of the script"):
         printer.slice(n=0).set_logs.call_one().get(20)
 
 

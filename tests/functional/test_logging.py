@@ -191,7 +191,7 @@ def test_a_flood_is_bounded_and_what_is_left_out_is_counted(records: Records, mo
     worker.flood.call(count, size).get(60)
     worker.log.call(logging.INFO, "the last").get(20)  # serves calls as before
     records.released.set()
-    err.wait_for("of flood were left out")
+    err.wait_for("of flood were dropped")
 
     def told() -> int:
         lines = [line.split() for line in err.text.splitlines() if "log records on rank 0 of flood" in line]

@@ -257,7 +257,7 @@ while not actors.slice(n=0).arrived.call_one().get():
     pass
 """
     done = run_python("-c", code)
-    what = "nobody has received what port.exception() has sent to "
+    what = "nobody has received the exception that port.exception() sent to "
     said = [line.partition(what)[2] for line in done.stderr.splitlines() if what in line]
     assert done.returncode == 0 and len(said) == len({*said}), done.stderr
     for text in ("closed, and 1 more", "left", "in a rank"):
@@ -270,7 +270,7 @@ def test_ranked_messages_say_who_has_sent_them(senders: ActorMesh[Sender]) -> No
     port, receiver = Channel[str].open_ranked()
     senders.send.call(port, "x").get(WAIT)
     assert sorted(received(receiver, 3)) == [(0, "x"), (1, "x"), (2, "x")]
-    with pytest.raises(UsageError, match="expected to be used in an endpoint"):
+    with pytest.raises(UsageError, match="use it inside an endpoint"):
         port.send("y")
 
 
@@ -284,11 +284,11 @@ def test_a_time_out_says_which_port_it_is_of_and_what_has_come(senders: ActorMes
         return str(caught.value)
 
     said = time_out()
-    assert said.startswith(f"port.recv() of the {opened}: not done within 0 s; nothing has been sent to it: ")
+    assert said.startswith(f"port.recv() of the {opened}: not done within 0 s; no message was sent to it: ")
     assert "the port was not passed to another process; you can wait again" in said
     senders.send.call(port, 1).get(WAIT)
     assert received(receiver, 3) == [1, 1, 1]
-    assert "; 3 messages have come, from 3 other processes, the last one " in time_out()
+    assert "; 3 messages were received from 3 other processes, the last one " in time_out()
 
     async def awaits() -> None:
         async with asyncio.timeout(0):
@@ -297,11 +297,11 @@ def test_a_time_out_says_which_port_it_is_of_and_what_has_come(senders: ActorMes
     with pytest.raises(TimeoutError) as caught:
         asyncio.run(awaits())
     said = "".join(traceback.format_exception(caught.value))
-    assert f"port.recv() of the {opened}: 3 messages have come" in said
+    assert f"port.recv() of the {opened}: 3 messages were received" in said
 
     port, receiver = Channel[int].open()
     senders.slice(n=0).keep.call_one(port).get(WAIT)
-    assert "; nothing has been sent to it; you can wait again" in time_out()
+    assert "; no message was sent to it; you can wait again" in time_out()
 
 
 @pytest.mark.slow
@@ -427,13 +427,13 @@ def test_a_long_wait_in_send_is_said_once(caplog: pytest.LogCaptureFixture, monk
     mesh = proc_mesh(n=1, setup=_say_waits_soon)
     sender, receiving = mesh.spawn("sender", Sender), mesh.spawn("receiving", Receiving)
     sender.numbers.broadcast(port, 1000)
-    wait_until(lambda: "port.send() has waited for 0.05 s: the script has not taken" in caplog.text, WAIT)
+    wait_until(lambda: "port.send() has waited for 0.05 s: the script has not received" in caplog.text, WAIT)
     assert len(received(receiver, 1000)) == 1000
     monkeypatch.setattr("meshrt.mesh.ports._SLOW", 0.05)
     to_rank = receiving.open.call_one().get(WAIT)["port"]
     sending = threading.Thread(target=lambda: deque(map(to_rank.send, range(1000)), 0))
     sending.start()
-    wait_until(lambda: "has waited for 0.05 s: receiving rank 0 has not taken" in caplog.text, WAIT)
+    wait_until(lambda: "has waited for 0.05 s: receiving rank 0 has not received" in caplog.text, WAIT)
     assert receiving.take_many.call_one(1000).get(WAIT) == list(range(1000))
     sending.join(WAIT)
     assert caplog.text.count("has waited for") == 2
@@ -526,7 +526,7 @@ def test_a_message_is_not_waited_for_by_the_thread_that_is_to_bring_it(tmp_path:
     one.receive_when_done.call_one(senders.slice(n=1), str(tmp_path / "gate")).get(WAIT)
     (tmp_path / "gate").touch()
     wait_until(lambda: one.what_was_kept.call_one().get(WAIT), WAIT)
-    assert "cannot be waited for in a done-callback" in one.what_was_kept.call_one().get(WAIT)[0]
+    assert "cannot wait in a done-callback" in one.what_was_kept.call_one().get(WAIT)[0]
 
 
 def test_a_process_that_sends_to_itself_never_waits() -> None:
@@ -536,7 +536,7 @@ def test_a_process_that_sends_to_itself_never_waits() -> None:
     assert received(receiver, 1000) == list(range(1000))
     for _ in range(63):
         port.send(b"x" * (1 << 20))
-    with pytest.raises(UsageError, match="64 MiB were sent to this port by its own process"):
+    with pytest.raises(UsageError, match="this process has sent 64 MiB to its own port"):
         port.send(b"x" * (1 << 20))
     assert len(received(receiver, 1)[0]) == 1 << 20
     port.send(b"x" * (1 << 20))
@@ -609,7 +609,7 @@ def test_what_cannot_be_sent_is_refused() -> None:
     port, receiver = Channel[Any].open()
     with pytest.raises(TypeError, match=r"port.send\(\).*lock"):
         port.send(threading.Lock())
-    with pytest.raises(TypeError, match="a receiver stays in the process that has opened its channel"):
+    with pytest.raises(TypeError, match="a receiver cannot be sent to another process"):
         pickle.dumps(receiver)
     other: Port[int] = Port("1", "m", 0, this_proc()._address, "another", ("", -1, ""), False)
     with pytest.raises(UsageError, match="this port belongs to another program"):

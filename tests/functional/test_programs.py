@@ -225,7 +225,7 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
     assert done.returncode == -signal.SIGINT
     first, second, *kept = done.stderr.splitlines()
     assert first.startswith("meshrt: interrupted at ") and first.endswith(", in <module>")
-    where = "`python -m meshrt.debug -c where` says where ranks are, while they run"
+    where = "`python -m meshrt.debug -c where` shows where ranks are, while they run"
     if known:
         where = rf"ranks 0,2 blocked at {script}:6, in sleep, for \d+ s"
     told = re.fullmatch(r"meshrt: sleeper\.sleep\(\): no answer from [23] of 3 \(ranks 0[,-]2.*?\)(?:; (.*))?", second)
@@ -284,8 +284,8 @@ def test_ctrl_c_says_which_port_a_message_was_waited_for(tmp_path: Path) -> None
     done = run_python(str(script))
     assert done.returncode == -signal.SIGINT
     assert (
-        f"meshrt: port.recv() of the channel opened at {script}:3: no message; 1 message has come, from this process, "
-        in done.stderr
+        f"meshrt: port.recv() of the channel opened at {script}:3: no message; 1 message was received from this "
+        "process, " in done.stderr
     )
 
 
@@ -313,7 +313,7 @@ def test_ctrl_c_says_who_does_not_take_a_call(tmp_path: Path) -> None:
     done = run_python(str(script))
     assert done.returncode == -signal.SIGINT
     said = re.search(
-        r"interrupted at .*\nmeshrt: (taker\.take\(\): messages not taken by 1 of 1 \(rank 1 \(n=1\) on .*)",
+        r"interrupted at .*\nmeshrt: (taker\.take\(\): messages not yet read by 1 of 1 \(rank 1 \(n=1\) on .*)",
         done.stderr,
     )
     assert said is not None, done.stderr

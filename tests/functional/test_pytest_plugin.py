@@ -138,7 +138,7 @@ def test_a_fault_that_has_not_happened_is_an_error_of_a_test_that_passes(tmp_pat
         "        job.step.call(0).get(20)",
     )
     assert status == 1 and "3 failed, 1 passed, 1 error" in said and "DID NOT RAISE" in said
-    assert "test_never ___" in said and "at call 9 of step() has not happened: it has had 1 of them" in said
+    assert "test_never ___" in said and "at call 9 of step() has not happened; such calls so far: 1" in said
     assert "kill of rank 1 at call 2 of step(): has happened" in said.partition("Captured meshrt faults call")[2]
     assert "kill of rank 1 at call 9 of step(): has not happened" in said
 
@@ -215,7 +215,7 @@ def test_what_a_test_leaves_in_its_process_is_its_error(tmp_path: Path) -> None:
     assert status == 1 and f"{len(KINDS) + 1} passed, {len(KINDS)} errors" in said
     for kind, (_, expected) in KINDS.items():
         text = said.partition(f"at teardown of test_{kind} ")[2].partition("ERROR at ")[0]
-        assert re.search(rf"^what the test has left behind:\n  {expected}\n(?!  )", text, re.MULTILINE), text
+        assert re.search(rf"^the test has left these resources behind:\n  {expected}\n(?!  )", text, re.MULTILINE), text
 
 
 @pytest.mark.slow

@@ -126,11 +126,11 @@ def test_an_exception_is_the_answer(ported: ActorMesh[Ported], by_port: bool) ->
 
 
 def test_a_response_port_stays_on_its_rank(ported: ActorMesh[Ported]) -> None:
-    assert "the response port of a call stays on its rank" in ported.pickled.call().get(WAIT).get(0)
+    assert "a response port cannot be sent to another process" in ported.pickled.call().get(WAIT).get(0)
 
 
 def test_a_response_port_needs_a_parameter() -> None:
-    with pytest.raises(UsageError, match="expected a parameter for its response port, behind self"):
+    with pytest.raises(UsageError, match="expected a parameter for its response port, after self"):
         endpoint(explicit_response_port=True)(lambda self: None)  # type: ignore[arg-type, misc]
 
 

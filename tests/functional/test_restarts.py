@@ -157,8 +157,8 @@ def test_what_dies_again_at_once_is_left_dead(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "die").touch()
     die(counter, 0)
     assert isinstance(counter.add.call_one().exception(WAIT), ProcessDied)
-    err.wait_for("and is not started again: it ended within 5 s of its last restart")
-    assert err.text.count("it is started again") == 1
+    err.wait_for("; the rank is not restarted: it ended within 5 s of its last restart")
+    assert err.text.count("restarting it") == 1
 
 
 def test_an_init_that_raises_the_second_time_is_told_to_the_callers(
@@ -182,7 +182,7 @@ def test_a_rank_with_another_actor_stays_dead(monkeypatch: pytest.MonkeyPatch) -
     counter = mesh.spawn("counter", Counter, [0], max_restarts=1).get(WAIT)
     other = mesh.spawn("other", Echo).get(WAIT)
     die(counter, 0)
-    err.wait_for("and is not started again: other lives there too, and has no max_restarts")
+    err.wait_for("; the rank is not restarted: it also runs other, which has no max_restarts")
     assert isinstance(other.echo.call_one(1).exception(WAIT), ProcessDied)
 
 
@@ -336,7 +336,7 @@ def test_a_process_cannot_build_itself_again() -> None:
                 return str(error)
             return "spawned"
 
-    why = "max_restarts= is for actors in other processes: this one would live in the process that spawns it"
+    why = "max_restarts= requires an actor in another process: this actor would run in the process that spawns it"
     with pytest.raises(UsageError, match=why):
         this_proc().spawn("here", Echo, max_restarts=1)
     assert proc_mesh(n=2).slice(n=1).spawn("here", Here).spawn.call_one().get(WAIT).startswith(why)
@@ -345,5 +345,5 @@ def test_a_process_cannot_build_itself_again() -> None:
 
 @pytest.mark.parametrize("count", [-1, 1.5, "2", True])
 def test_the_count_is_checked(count: Any) -> None:
-    with pytest.raises(UsageError, match="max_restarts is how often a rank may be started again, an integer >= 0"):
+    with pytest.raises(UsageError, match="expected the maximum number of restarts of a rank, an integer >= 0"):
         proc_mesh(n=1).spawn("counter", Counter, [0], max_restarts=count)

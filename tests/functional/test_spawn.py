@@ -178,7 +178,7 @@ def test_the_same_name_twice_is_refused_and_the_first_goes_on() -> None:
     mesh = proc_mesh(n=2)
     clock = mesh.spawn("clock", Clock)
     clock.tick.call().get(20)
-    with pytest.raises(UsageError, match=r"'clock' runs on this mesh already"):
+    with pytest.raises(UsageError, match=r"'clock' already runs on this mesh"):
         mesh.spawn("clock", Clock).get(20)
     assert clock.tick.call().get(20).values() == [2, 2]
 
@@ -190,7 +190,7 @@ def test_the_handle_of_a_refused_spawn_does_not_reach_the_first(
     mesh = proc_mesh(n=2)
     first, second = mesh.spawn("clock", cls, 10), mesh.spawn("clock", cls, 20)
     for refused in (second.tick.call, second.slice(n=1).tick.call_one, pickle.loads(pickle.dumps(second)).tick.call):
-        with pytest.raises(UsageError, match=r"'clock' runs on this mesh already"):
+        with pytest.raises(UsageError, match=r"'clock' already runs on this mesh"):
             refused().get(20)
     second.stop().get(20)
     assert first.tick.call().get(20).values() == [11, 11]
@@ -204,7 +204,7 @@ def test_the_handle_of_a_refused_spawn_does_not_reach_the_first(
         return " too: " in told
 
     wait_until(is_told_of_both)
-    assert "and no caller waits for it\nmeshrt.errors.UsageError: an actor named 'clock' runs" in told
+    assert "; no caller receives the exception\nmeshrt.errors.UsageError: an actor named 'clock' runs" in told
 
 
 def test_a_stopped_actor_can_be_spawned_again() -> None:

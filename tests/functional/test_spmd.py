@@ -170,7 +170,7 @@ def test_all_ranks_are_started_again(tmp_path: Path) -> None:
     assert {line for line in done.stdout.splitlines() if line.endswith("1")} == {"0 1", "1 1", "2 1"}
     said = [line for line in done.stderr.splitlines() if "attempt" in line]
     assert [re.sub(r"on \w+, pid \d+", "on HOST", line) for line in said] == [
-        f"meshrt: attempt {number} of 3 has failed, all ranks are started again: "
+        f"meshrt: attempt {number} of 3 has failed; all ranks are restarted: "
         "main.run() raised on rank 1 (hosts=0, gpus=1) on HOST: ValueError: bad batch"
         for number in (1, 2)
     ]
@@ -245,7 +245,7 @@ def test_the_end_of_ranks_that_are_at_a_breakpoint_is_no_failure(tmp_path: Path)
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
     assert program.returncode == -signal.SIGINT and "stopped at" in told and "FAILED" not in err, err
-    assert "cut off" not in err, err
+    assert "unfinished work" not in err, err
 
 
 @pytest.mark.slow
@@ -321,7 +321,7 @@ def test_a_breakpoint_for_all_stops_all_ranks(tmp_path: Path) -> None:
         (["-n", "2", "."], ". is not a script, and has no __main__.py"),
         (["-n", "2", "-m", "missing_module"], "there is no module missing_module"),
         (["--mesh", "dp", "train.py"], "'dp' is not a dimension"),
-        (["-n", "3", "--mesh", "dp=2", "train.py"], "--mesh dp=2 has 2 ranks, and -n is 3"),
+        (["-n", "3", "--mesh", "dp=2", "train.py"], "--mesh dp=2 has 2 ranks, but -n is 3"),
         (["-n", "2", "--max-restarts", "-1", "train.py"], "not a valid number of restarts"),
     ],
 )

@@ -393,7 +393,7 @@ def test_misuse() -> None:
         put(1)
     mesh = proc_mesh(n=1)
     reference = put(np.ones(3))
-    with pytest.raises(UsageError, match="sent to an endpoint"):
+    with pytest.raises(UsageError, match="passed to an endpoint"):
         pickle.dumps(reference)
     with pytest.raises(ArgumentNotSerializable, match=r"put\(\): .*cannot be pickled"):
         put((lambda: (yield))())

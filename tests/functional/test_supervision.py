@@ -243,11 +243,11 @@ def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
     [
         (
             "coroutine",
-            "which has made inner, returned a coroutine, which is not awaited: write `async def __supervise__`",
+            "(creator of inner) returned a coroutine, which is not awaited: write `async def __supervise__`",
         ),
-        ("pass on", "which has made inner, did not handle it"),
-        ("raise", "which has made inner, raised in __supervise__(): LookupError: no spare"),
-        ("block", "which has made inner, has not decided within 0.3 s"),
+        ("pass on", "(creator of inner) did not handle the failure"),
+        ("raise", "(creator of inner) raised in __supervise__(): LookupError: no spare"),
+        ("block", "(creator of inner) made no decision within 0.3 s"),
     ],
 )
 def test_what_is_not_handled_is_raised_at_the_scripts_next_wait(
@@ -320,8 +320,8 @@ def test_a_wait_that_has_begun_is_told_too(tmp_path: Path) -> None:
     assert str(caught.value).startswith("idle rank 0 (n=0) on ")
     (note,) = caught.value.__notes__
     assert note == (
-        "An earlier failure that nobody handled, raised at the next get(): what this line waits for has not failed, "
-        "and you can wait again. To handle such failures, use __supervise__() of the owner or "
+        "This is an earlier, unhandled failure, raised at the next get(): the operation of this line has not failed, "
+        "and you can wait for it again. To handle such failures, use __supervise__() of the owner or "
         "meshrt.unhandled_fault_hook (docs/supervision.md)."
     )
     gate.touch()
@@ -523,7 +523,7 @@ def test_cleanup_is_told_what_has_ended_the_block(tmp_path: Path) -> None:
     mesh.spawn("cleaned", Cleaned, str(path)).get(WAIT)
     with pytest.raises(KeyError), mesh:
         raise KeyError("lr")
-    assert path.read_text() == "MeshError: the block that it lived in has ended with KeyError: 'lr'"
+    assert path.read_text() == "MeshError: the block of the actor has ended with KeyError: 'lr'"
 
 
 def test_cleanup_is_told_what_has_ended_the_actors_block(tmp_path: Path) -> None:
@@ -533,7 +533,7 @@ def test_cleanup_is_told_what_has_ended_the_actors_block(tmp_path: Path) -> None
         raise KeyError("lr")
     with mesh.spawn("plain", Cleaned, str(plain)).get(WAIT):
         pass
-    assert path.read_text() == "MeshError: the block that it lived in has ended with KeyError: 'lr'"
+    assert path.read_text() == "MeshError: the block of the actor has ended with KeyError: 'lr'"
     assert plain.read_text() == "NoneType: None"
 
 

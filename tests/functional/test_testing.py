@@ -131,7 +131,7 @@ def test_errors_are_those_of_processes() -> None:
 def test_an_error_that_no_caller_waits_for_is_one_of_its_block() -> None:
     with testing.local(Failing) as failing, pytest.raises(LookupError):
         failing.fail.call().get(WAIT)
-    with pytest.raises(MeshError, match=r"no caller was told:\n(.*\n)*.*where +failing\.fail\(\)"):  # noqa: SIM117
+    with pytest.raises(MeshError, match=r"no caller received the errors:\n(.*\n)*.*where +failing\.fail\(\)"):  # noqa: SIM117
         with testing.local(Failing) as failing:
             failing.fail.broadcast()
     assert not start_root().services.unseen, "it is reported once"
@@ -176,7 +176,7 @@ def test_code_may_stop_its_mesh() -> None:
     with testing.local_mesh(n=2) as mesh:
         counters = mesh.get().spawn("counter", Counter)
         assert counters.add.call(1).get(WAIT).values() == [1, 1]
-        with pytest.raises(UsageError, match="local is stopped as a whole: this is a slice of it"):
+        with pytest.raises(UsageError, match="local can only be stopped as a whole; this is a slice"):
             mesh.slice(n=0).stop()
         mesh.stop()
         with pytest.raises(MeshStopped):
@@ -240,7 +240,7 @@ def test_a_size_is_checked() -> None:
 def test_a_mesh_may_have_a_name() -> None:
     with testing.local_mesh(name="train", dp=2) as mesh:
         assert repr(mesh) == "<ProcMesh train on {dp=2}>"
-        with pytest.raises(UsageError, match="train is stopped as a whole"):
+        with pytest.raises(UsageError, match="train can only be stopped as a whole"):
             mesh.slice(dp=0).stop()
 
 

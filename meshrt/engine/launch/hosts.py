@@ -177,7 +177,7 @@ class LaunchEngine:
             SpawnError: They have not joined in time, or cannot: they have another version.
         """
         if count > self._found.hosts:
-            raise UsageError(f"hosts={count}, and there are {self._found.hosts} ({self._found.launcher})")
+            raise UsageError(f"hosts={count}, but there are {self._found.hosts} hosts ({self._found.launcher})")
         begun = time.monotonic()
         said = _SAY
         with self._lock:
@@ -194,9 +194,9 @@ class LaunchEngine:
                 waited = time.monotonic() - begun
                 state = f"{1 + len(here)} of {wanted} hosts have joined after {waited:.0f} s; {self._missing(here)}"
                 if waited >= self._seconds:
-                    raise SpawnError(f"{state}; see what these processes have written, --min-hosts and --timeout")
+                    raise SpawnError(f"{state}; see the output of these processes, --min-hosts and --timeout")
                 if waited >= said:
-                    self._say(f"{state}; they have {self._seconds - waited:.0f} s left")
+                    self._say(f"{state}; the time limit is in {self._seconds - waited:.0f} s")
                     said = waited * 2
                 self._accept(_LOOK)
 
@@ -208,11 +208,11 @@ class LaunchEngine:
         if isinstance(arrival, Refusal):
             self._refused[int(arrival.who.partition("/")[0])] = arrival.why
             if self._found.hosts - len(self._refused) >= self._fewest:
-                self._say(f"a host is not taken: {arrival.why}")
+                self._say(f"a host was rejected: {arrival.why}")
             return True
         agent = LaunchedAgent(arrival, self._program.new_mark())
         if not 0 < agent.index < self._found.hosts:  # of another job, with the same secret file
-            self._say(f"host {agent.host} has index {agent.index} of {self._found.hosts} hosts, and is refused")
+            self._say(f"host {agent.host} was rejected: it has index {agent.index} of {self._found.hosts} hosts")
             agent.link.close()
             return True
         self._refused.pop(agent.index, None)
@@ -227,7 +227,7 @@ class LaunchEngine:
         present = {0, *(agent.index for agent in here)}
         missing = [index for index in range(self._found.hosts) if index not in present]
         names = [self._found.names[index] for index in missing] if self._found.names else []
-        return f"not yet: index {fold_ranks(missing)}" + (f" ({', '.join(names[:_NAMES])})" if names else "")
+        return f"missing: index {fold_ranks(missing)}" + (f" ({', '.join(names[:_NAMES])})" if names else "")
 
 
 def _gpus(others: Sequence[LaunchedAgent]) -> int:
@@ -235,5 +235,5 @@ def _gpus(others: Sequence[LaunchedAgent]) -> int:
     counts = {socket.gethostname(): default_sizes().get("gpus", 0), **{agent.host: agent.gpus for agent in others}}
     if len(set(counts.values())) > 1:
         each = ", ".join(f"{host}: {count}" for host, count in counts.items())
-        raise UsageError(f"the hosts have different numbers of GPUs ({each}): say how many with hosts= and gpus=")
+        raise UsageError(f"the hosts have different numbers of GPUs ({each}): set their number with hosts= and gpus=")
     return next(iter(counts.values()))

@@ -93,7 +93,7 @@ def _by_hand(given: Mapping[str, str]) -> Launched | None:
     if INDEX not in given:
         return None
     if HOSTS not in given:
-        raise UsageError(f"{INDEX} is set, and the number of hosts is not known: set {HOSTS}, or use --hosts")
+        raise UsageError(f"{INDEX} is set, but the number of hosts is not known: set {HOSTS}, or use --hosts")
     return Launched("the variables", number(given, INDEX), number(given, HOSTS), _job("job", given.get(JOB)))
 
 
@@ -127,7 +127,7 @@ def _slurm(given: Mapping[str, str]) -> Launched | None:
     if "SLURM_STEP_ID" not in given or "SLURM_PROCID" not in given:
         if nodes > 1:
             raise UsageError(
-                f"this is a job of SLURM on {nodes} nodes, and not one of its steps: "
+                f"this is a job of SLURM on {nodes} nodes, but not a job step: "
                 "use srun --ntasks-per-node=1 meshrt launch"
             )
         return Launched("SLURM", 0, 1)
@@ -195,8 +195,8 @@ def number(given: Mapping[str, str], name: str, default: int | None = None) -> i
 def _one_per_host(launcher: str, count: int, instead: str) -> None:
     if count > 1:
         raise UsageError(
-            f"{launcher} has started {count} processes on a host; meshrt launch is started once on each host, and "
-            f"makes the processes itself: use {instead}"
+            f"{launcher} has started {count} processes on a host; meshrt launch must be started once on each host, and "
+            f"starts the processes itself: use {instead}"
         )
 
 

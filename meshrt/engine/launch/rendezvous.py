@@ -114,7 +114,7 @@ class Rendezvous:
         begun = time.monotonic()
         said = 5.0
         while True:
-            problem = f"nothing is there yet: {self.way}"
+            problem = f"no invitation yet: {self.way}"
             try:
                 text = self.way.fetch()
                 if text is not None:
@@ -152,7 +152,7 @@ def choose(
         if secret:
             return Rendezvous(KnownRoot(root, secret), secret, root[1])
         raise UsageError(
-            f"{ROOT} is set, and no secret: set {SECRET_FILE} (--secret-file) to a file that all hosts have"
+            f"{ROOT} is set without a secret: set {SECRET_FILE} (--secret-file) to a file that all hosts have"
         )
     has_store = "MASTER_ADDR" in variables and variables.get("MASTER_PORT", "").isdigit()
     if has_store and has_torch():
@@ -187,7 +187,7 @@ def read_secret(path: Path) -> Secret:
             "in Kubernetes, defaultMode: 0440 at the secret's volume"
         )
     if len(secret) < _SECRET_MIN:
-        raise UsageError(f"the secret file {path} has {len(secret)} bytes; expected {_SECRET_MIN} or more, random ones")
+        raise UsageError(f"the secret file {path} has {len(secret)} bytes; expected {_SECRET_MIN} or more random bytes")
     return Secret(secret)
 
 

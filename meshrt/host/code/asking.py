@@ -72,7 +72,7 @@ class Asker:
                 while len(data) < code.size:
                     piece = connection.ask(AskCode(1, module, file, len(data)))
                     if piece.digest != code.digest or not piece.data:
-                        raise NoAnswerError(f"{code.path} has changed while it was read")
+                        raise NoAnswerError(f"{code.path} was changed while it was read")
                     data += piece.data
                 return msgspec.structs.replace(code, data=bytes(data))
         except TimeoutError:
@@ -128,11 +128,11 @@ class _Connection:
             with contextlib.suppress(TimeoutError):
                 data = self._sock.recv(1 << 16)
                 if not data:
-                    raise ConnectionResetError("it has closed the connection")
+                    raise ConnectionResetError("the connection was closed")
                 return data
 
     def _tell(self) -> None:
-        text = f"meshrt: {self._what} is asked for at the script's machine, which has not answered for {_TELL:g} s\n"
+        text = f"meshrt: {self._what} was requested from the script's machine: no answer for {_TELL:g} s\n"
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(text)
             sys.stderr.flush()

@@ -85,7 +85,7 @@ class RootFinder(MetaPathFinder):
                     fullname, _Refused(f"module {fullname} cannot be fetched by {self._host}: {code.why}")
                 )
             case "installed" if local is None:
-                note_absent(fullname, f"host {self._host} does not have it; the script's machine has {code.path}")
+                note_absent(fullname, f"host {self._host} has no such module; the script's machine has {code.path}")
         return local
 
     def _local(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:

@@ -117,7 +117,7 @@ class Kept:
         equal = bool(question.known) and question.known == code.digest
         if question.known and not equal and code.kind == "source" and code.path not in self._told:
             self._told.add(code.path)
-            self._warn(f"host {self._host} has another {code.path} than the script; its ranks use that of the script")
+            self._warn(f"{code.path} of host {self._host} differs from that of the script, which the ranks use")
         answer(msgspec.structs.replace(code, id=question.id, data=None if equal else code.data))
 
 

@@ -79,7 +79,7 @@ def test_values_are_shown_without_running_code_of_theirs() -> None:
 
 
 def test_why_a_name_is_taken() -> None:
-    assert "give the second one another name" in name_taken("a", [], []).message
-    assert "is S(1) already, not S(2)" in name_taken("a", ["1", "S(1)"], ["2", "S(2)"]).message
+    assert "give the second actor another name" in name_taken("a", [], []).message
+    assert "already exists as S(1), not S(2)" in name_taken("a", ["1", "S(1)"], ["2", "S(2)"]).message
     assert "with other arguments" in name_taken("a", ["1", "S(<X>)"], ["2", "S(<X>)"]).message
     assert "that spawn() has built" in name_taken("a", [], ["2", "S(2)"]).message

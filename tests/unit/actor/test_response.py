@@ -53,7 +53,7 @@ def test_an_exception_is_the_answer_with_its_data(answers: Answers) -> None:
 @pytest.mark.parametrize("again", ["send", "fail"])
 def test_a_second_answer_is_refused(answers: Answers, again: str) -> None:
     answers.response.send(1)
-    with pytest.raises(PortClosed, match=r"job\.run\(\) was answered already"):
+    with pytest.raises(PortClosed, match=r"job\.run\(\) was already answered"):
         getattr(answers.response, again)(ValueError())
     assert len(answers.written) == 1
 

@@ -239,7 +239,7 @@ def test_what_is_waited_for_is_said_and_given_up(
     monkeypatch.setattr(ray_engine, "_QUIET", 0.05)
     with pytest.raises(
         SpawnError,
-        match=r"with CPU 1 each: CPU 1 is free for 3 of 4 hosts; .*, and RayEngine\(timeout=0.2\) waits no longer",
+        match=r"with CPU 1 each: CPU 1 is free for 3 of 4 hosts; .*; RayEngine\(timeout=0.2\) has expired",
     ):
         RayEngine(timeout=0.2).place(program, Request(4, 4), [])
     assert program.said[0].startswith("Ray has not placed 4 hosts with CPU 1 each: CPU 1 is free for 3")
@@ -272,7 +272,7 @@ def test_an_agent_that_ends_has_its_last_words_in_the_error(
 
 def test_one_that_does_not_join_is_ended(cluster: Cluster, program: Program) -> None:
     program.joins = False
-    with pytest.raises(SpawnError, match=r"the agent of host0\.0 has not joined the program, and"):
+    with pytest.raises(SpawnError, match=r"the agent of host0\.0 has not joined the program; RayEngine"):
         RayEngine(timeout=0.2).place(program, Request(1, 1), [])
     wait_until(cluster.all_free, 20)
 

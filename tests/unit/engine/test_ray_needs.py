@@ -36,7 +36,7 @@ def test_a_mesh_without_hosts_has_as_few_as_it_needs() -> None:
     assert hosts_of(Request(None, 32, 32), {}, GPUS) == 4
     assert hosts_of(Request(None, 32), {}, GPUS) == 2
     assert hosts_of(Request(None, 24), {"CPU": 0, "GPU": 6}, GPUS) == 1
-    with pytest.raises(SpawnError, match="no node of the Ray cluster can have a share of 6 ranks"):
+    with pytest.raises(SpawnError, match="no node of the Ray cluster can run a share of 6 ranks"):
         hosts_of(Request(None, 6), {"TPU": 1}, GPUS)
 
 
@@ -60,4 +60,6 @@ def test_the_strategy_says_where_there_is_room() -> None:
 
 def test_resources_that_are_free_on_different_nodes() -> None:
     nodes = [node({"CPU": 8, "GPU": 8}, {"CPU": 8}), node({"CPU": 8, "GPU": 8}, {"GPU": 8})]
-    assert missing({"CPU": 8, "GPU": 8}, 1, "PACK", nodes) == ["all of that on one node is free for 0 of 1 host"]
+    assert missing({"CPU": 8, "GPU": 8}, 1, "PACK", nodes) == [
+        "all these resources on one node are free for 0 of 1 host"
+    ]

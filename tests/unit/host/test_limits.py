@@ -74,6 +74,6 @@ def test_a_gpu_is_a_place_among_those_that_the_host_was_given(monkeypatch: pytes
     assert own_gpus({GPUS: "MIG-2"})[GPUS] == "MIG-2" and own_gpus({GPUS: "-1"})[GPUS] == "-1"
     assert own_gpus({GPUS: "5"})[GPUS] == "5", "no such place, and one of them"
     with pytest.raises(
-        SpawnError, match="GPU 3 was asked for, and the host has 3: CUDA_VISIBLE_DEVICES=GPU-8f,5,MIG-2"
+        SpawnError, match="GPU 3 was requested, but the host has 3: CUDA_VISIBLE_DEVICES=GPU-8f,5,MIG-2"
     ):
         own_gpus({GPUS: "3"})

@@ -152,7 +152,7 @@ def test_a_rank_is_given_once(agent: Agent, stacks: int) -> None:
     first.send(AskToJoin(0), stacks)
     second.send(AskToJoin(0), stacks)
     answer = second.answer()
-    assert isinstance(answer, Refused) and "rank 0 has a process already" in answer.why
+    assert isinstance(answer, Refused) and "rank 0 already has a process" in answer.why
     first.close()
     second.close()
 

@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     log.write(b"a\n")
     log.write(b"b\n")
     log.close()
-    assert len(warnings) == 1 and "is not kept any more" in warnings[0] and "No such file" in warnings[0]
+    assert len(warnings) == 1 and "is no longer saved" in warnings[0] and "No such file" in warnings[0]
 
 
 def test_a_log_that_somebody_removes_is_begun_again(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_printed_lines_leave_room_for_events(ends: Ends) -> None:
     printed = sum(len(message["lines"]) for message in told if message["t"] == "output")
     assert [message["ev"] for message in told if message["t"] == "ev"] == ["failure.record"]
     assert 0 < printed < 1000
-    assert told[-1]["text"] == f"{1000 - printed} lines of output came too fast: see the files"
+    assert told[-1]["text"] == f"{1000 - printed} lines of output not shown: the output was too fast; see the files"
 
 
 def test_a_count_that_is_too_large_for_a_message_costs_the_agent_nothing(ends: Ends) -> None:

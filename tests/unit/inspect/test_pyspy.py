@@ -59,7 +59,7 @@ def test_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("echo 'Permission Denied: Try running again' >&2; exit 1", "to look into PID"),
+        ("echo 'Permission Denied: Try running again' >&2; exit 1", "access to PID"),
         (
             "echo 'Error: Failed to find a thing' >&2; exit 1",
             r"py-spy cannot read its Python .*: Failed to find a thing",

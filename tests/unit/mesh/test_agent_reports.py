@@ -124,7 +124,7 @@ def test_the_silence_of_a_mesh_that_is_stopped_is_nobodys_business(bench: Bench)
 def test_events_that_were_left_out_are_counted_by_kind(bench: Bench) -> None:
     event = next(iter(DROPPABLE))
     bench.reports.dropped([("m", 0, {event: 2}), ("m", 1, {event: 3}), ("forgotten", 4, {event: 1})])
-    assert [line.partition(" were left out")[0] for line in bench.announced] == [
+    assert [line.partition(" were dropped")[0] for line in bench.announced] == [
         f"5 {DROPPABLE[event]} on ranks 0-1 of m",
         f"1 {DROPPABLE[event]} on rank 4 of forgotten",
     ]

@@ -88,7 +88,7 @@ def test_one_that_is_silent_is_told_once_and_so_is_its_return() -> None:
     loop, (first, second), told = agents(2)
     second.answers = False
     pass_by(loop, 1 + SILENT + 10)
-    assert told == ["the agent of host host1 (pid 4711) does not answer; its ranks go on"]
+    assert told == ["the agent of host host1 (pid 4711) does not answer; its ranks continue to run"]
     assert first.asked > 10 and second.asked == 1
     second.pulse.answered(second)  # type: ignore[arg-type]
     assert told[1:] == ["the agent of host host1 answers again"]

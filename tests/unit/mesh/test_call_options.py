@@ -20,7 +20,7 @@ def test_a_timeout_is_a_positive_number_of_seconds(timeout: float) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "2"])
 def test_a_limit_is_a_number_of_calls(limit: Any) -> None:
-    with pytest.raises(UsageError, match="expected how many calls may be unanswered, an integer of 1 or more"):
+    with pytest.raises(UsageError, match="expected a limit for unanswered calls, an integer of 1 or more"):
         CallOptions(None, limit)
 
 

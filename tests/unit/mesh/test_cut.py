@@ -23,11 +23,11 @@ def test_calls_are_named_with_their_ranks_and_those_that_waited_are_counted() ->
     cut.told(5, told([("trainer", "step"), ("store", "flush")], 40, more=True))
     cut.killed(2)
     assert cut.text(0.5, at_exit=True).splitlines() == [
-        "work of train was cut off: it had not ended 0.5 s after the end of the program",
-        "  trainer.step() on ranks 0-2,5 (rank 2 killed, as the interrupt did not end it)",
+        "unfinished work of train was terminated 0.5 s after the end of the program",
+        "  trainer.step() on ranks 0-2,5 (rank 2 killed: the interrupt had no effect)",
         "  store.flush() on rank 5",
-        "  at least 43 calls that had not begun, sent to ranks 1-2,5",
-        "  to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)",
+        "  at least 43 calls that had not started, sent to ranks 1-2,5",
+        "  to let calls finish: wait for them with get(), or give the mesh more time with stop(grace=SECONDS)",
     ]
 
 
@@ -36,9 +36,9 @@ def test_one_call_one_rank() -> None:
     cut.told(3, told([("trainer", "step")], 1))
     cut.killed(3)
     assert cut.text(2.0, at_exit=False).splitlines()[:3] == [
-        "work of train was cut off: it had not ended 2 s after its stop()",
-        "  trainer.step() on rank 3 (rank 3 killed, as the interrupt did not end it)",
-        "  1 call that had not begun, sent to rank 3",
+        "unfinished work of train was terminated 2 s after its stop()",
+        "  trainer.step() on rank 3 (rank 3 killed: the interrupt had no effect)",
+        "  1 call that had not started, sent to rank 3",
     ]
 
 
@@ -73,8 +73,8 @@ def test_calls_that_had_not_left_the_script_are_not_in_the_count() -> None:
     cut.more({0, 7})
     cut.told(0, told([("trainer", "step")], 3))
     cut.told(1, told([("trainer", "step")], 4))
-    assert "  at least 7 calls that had not begun, sent to ranks 0-1" in cut.text(0.5, at_exit=True).splitlines()
+    assert "  at least 7 calls that had not started, sent to ranks 0-1" in cut.text(0.5, at_exit=True).splitlines()
     other = CutWork("train")
     other.more({7})
     other.told(1, told([("trainer", "step")], 4))
-    assert "  4 calls that had not begun, sent to rank 1" in other.text(0.5, at_exit=True).splitlines()
+    assert "  4 calls that had not started, sent to rank 1" in other.text(0.5, at_exit=True).splitlines()

@@ -40,7 +40,7 @@ def test_without_it_there_is_one_for_each_agent(low: int, high: int, expected: l
 
 
 def test_a_view_whose_hosts_are_not_evenly_spaced_has_none() -> None:
-    with pytest.raises(UsageError, match="10 ranks on 3 hosts: not as many on each"):
+    with pytest.raises(UsageError, match="10 ranks on 3 hosts are not spread evenly"):
         first_ranks(Shape.from_extent({"n": 12}).select("n", slice(2, 12)), ADDRESS.host_of)
 
 
@@ -58,5 +58,5 @@ def test_a_slice_knows_its_names_and_spawns_on_its_hosts() -> None:
 def test_hosts_of_a_mesh_can_be_sent_and_those_of_an_engine_cannot() -> None:
     again = pickle.loads(pickle.dumps(hosts(Spawned()).slice(hosts=2)))
     assert isinstance(again, HostMesh) and again.names == ("n3",) and again.sizes == {}
-    with pytest.raises(TypeError, match="hosts of an engine belong to the script"):
+    with pytest.raises(TypeError, match="hosts of an engine cannot be sent; send the hosts of a mesh"):
         pickle.dumps(HostMesh(Spawned(), Shape.unity(), Hosts()))

@@ -74,7 +74,7 @@ def test_without_the_package_that_makes_certificates_no_port_is_open(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(UsageError, match=f"needs the package cryptography: .*; install it for {sys.executable}$"):
+    with pytest.raises(UsageError, match=f"requires the package cryptography: .*; install it for {sys.executable}$"):
         bench.invitations.invite()
     assert (bench.run.certificate, bench.run.ports) == (None, ())
 

@@ -199,7 +199,7 @@ def test_the_ranks_of_a_lost_agent_are_lost_with_their_host(bench: Bench) -> Non
     assert bench.lost_ranks == [(0, "host"), (1, "host")]
     assert bench.mesh.fates[0].log_tail == ("its agent said this",)
     assert bench.mesh.fates[1].log_tail == ("its rank printed this", "its agent said this")
-    assert bench.announced[-1] == "the agent of host h is gone, and 2 ranks of m"
+    assert bench.announced[-1] == "the agent of host h was lost, and with it 2 ranks of m"
 
 
 def test_a_rank_that_was_never_asked_for_ends_with_its_mesh(bench: Bench) -> None:

@@ -77,7 +77,7 @@ def test_they_are_started_on_a_host_that_is_left(bench: Bench) -> None:
     assert bench.asked == [[0], [1]] and bench.spare_agent.frames == [b"births"] * 2
     assert bench.mesh.agents == [bench.spare_agent] and not bench.mesh.homeless
     assert bench.waits == [] and bench.lost_ranks == []
-    assert bench.announced[-1] == "2 ranks of m started again on host spare"
+    assert bench.announced[-1] == "restarting 2 ranks of m on host spare"
 
 
 def test_their_agent_has_the_time_to_end_them(bench: Bench) -> None:
@@ -92,7 +92,7 @@ def test_without_another_host_they_are_lost_for_good(bench: Bench) -> None:
     bench.lose()
     bench.go_on()
     assert bench.lost_ranks == [(0, "host"), (1, "host")]
-    expected = "its machine has not answered; no other host can take its place: the engine has no other host"
+    expected = "its machine has not answered; no other host can replace it: the engine has no other host"
     assert bench.mesh.fates[1] == Fate("host", host="h", hint=expected)
 
 

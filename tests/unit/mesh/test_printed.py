@@ -73,7 +73,7 @@ def test_lines_are_shown_and_kept_and_that_is_confirmed(bench: Bench) -> None:
 def test_what_is_missing_is_told_in_the_file_and_to_the_user(bench: Bench) -> None:
     bench.take(Printed("m", 0, False, b"one\n"), Printed("m", 0, False, b"two\n", left_out=5))
     bench.printed.end()
-    why = "left out: they came faster than the connection to n2 takes them"
+    why = "dropped: the output was faster than the connection to n2"
     assert bench.text().splitlines() == ["one", f"meshrt: 5 lines of output {why}", "two"]
     assert bench.lines == [f"5 lines of output of train rank 0 {why}"]
 

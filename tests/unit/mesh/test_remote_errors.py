@@ -165,7 +165,7 @@ def test_the_errors_of_further_ranks_are_told_in_groups() -> None:
     add_others(error, others)
     assert [other.rank for other in error.others] == [1, 2, 3, 5, 9]
     assert str(error).endswith(
-        "Traceback\n\nranks 1-3,5 raised too: ValueError: bad 1, ...\nrank 9 raised too: OSError: \\e[31mdisk"
+        "Traceback\n\nranks 1-3,5 also raised ValueError: bad 1, ...\nrank 9 also raised OSError: \\e[31mdisk"
     )
     again: Any = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) and issubclass(type(again), ValueError)
@@ -176,4 +176,4 @@ def test_no_more_lines_than_a_person_reads() -> None:
     error = actor_error(PLACE, "step", RemoteException("ValueError", "bad 0", ""))
     add_others(error, [(RankPlace("m", "a", rank), answer(f"Error{rank}", "x" * 1000)) for rank in range(1, 40)])
     assert len(error.others_text.splitlines()) == 6 and len(error.others_text) < 2000
-    assert error.others_text.endswith("and 34 ranks raised something else")
+    assert error.others_text.endswith("and 34 ranks raised other exceptions")

@@ -50,7 +50,7 @@ def test_what_nobody_has_asked_for(asked: Restarts, more: dict[str, Any], fate: 
 
 def test_every_actor_that_lives_there_has_to_be_built_again(asked: Restarts) -> None:
     record = mesh(actors_of={0: ["a", "b"], 1: ["d"]}.get)
-    assert asked.refuses(record, 0, DIED) == "b lives there too, and has no max_restarts"
+    assert asked.refuses(record, 0, DIED) == "it also runs b, which has no max_restarts"
     asked.allow("m", [0], "b", 1, SCRIPT)
     assert asked.refuses(record, 0, DIED) is None
 
@@ -61,7 +61,7 @@ def test_how_often_and_how_soon(asked: Restarts, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(restarts, "APART", 0.0)
     assert asked.refuses(mesh(), 0, DIED) is None
     asked.begin("m", 0)
-    assert asked.refuses(mesh(), 0, DIED) == "it was 2 times"
+    assert asked.refuses(mesh(), 0, DIED) == "it was already restarted 2 times"
 
 
 def test_what_is_over(asked: Restarts) -> None:

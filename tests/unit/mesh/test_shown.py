@@ -38,7 +38,7 @@ def test_words_and_options() -> None:
         ("level=loud", "'level=loud': a level is a name such as info, a number, or off"),
         ("level=", "a level is a name such as info"),
         ("ranks(0) ranks(1)", "ranks is given twice"),
-        ("ranks(stopped)", "names ranks and dimensions, not what ranks do"),
+        ("ranks(stopped)", "cannot name states of ranks, only ranks and dimensions"),
         (7, "a setting is a text, not int"),
         (False, "a setting is a text, not bool"),
     ],

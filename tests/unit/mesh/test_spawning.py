@@ -21,7 +21,7 @@ def agents(*names: str, elsewhere: bool = True) -> Any:
 def test_ranks_that_are_not_as_many_on_each_host() -> None:
     expected = (
         r"^5 ranks cannot be divided evenly, as the engine has 2 hosts \(n1, n2\); expected a multiple of 2, such as "
-        "6, or hosts=1 beside"
+        "6, or hosts=1 together"
     )
     with pytest.raises(UsageError, match=expected):
         _check_division(None, 5, agents("n1", "n2"))
@@ -30,9 +30,9 @@ def test_ranks_that_are_not_as_many_on_each_host() -> None:
 
 
 def test_more_hosts_than_there_are() -> None:
-    with pytest.raises(UsageError, match=r"^hosts=4, and the engine has 2 hosts \(n1, n2\); expected hosts=2 or fewer"):
+    with pytest.raises(UsageError, match=r"^hosts=4, but the engine has 2 hosts \(n1, n2\); expected hosts=2 or fewer"):
         _check_division(4, 8, agents("n1", "n2"))
-    with pytest.raises(UsageError, match=r"hosts=2, and the engine has 1 host \(n1\)"):
+    with pytest.raises(UsageError, match=r"hosts=2, but the engine has 1 host \(n1\)"):
         _check_division(2, 2, agents("n1"))
     _check_division(2, 8, agents("n1", "n2"))
 

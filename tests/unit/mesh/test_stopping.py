@@ -109,7 +109,7 @@ def test_an_agent_that_a_signal_has_stopped_is_heard_at_the_end_of_the_program(b
     agents: Any = bench.agents
     bench.overdue.resume(agents)
     assert bench.announced == [
-        "the agent of host h0 (pid 4711) was stopped by a signal: it is continued, as the program ends"
+        "the agent of host h0 (pid 4711) was stopped by a signal: it is resumed, as the program ends"
     ]
     bench.overdue.hear()
     assert bench.overdue.unheard == set()
@@ -136,4 +136,4 @@ def test_what_has_not_left_the_script_is_known_before_ranks_are_asked(
     bench.stopping.stop("m", 0.0)
     unwritten.clear()
     bench.mesh.cut.told(1, CutOff([], 2, more=False))
-    assert "at least 2 calls that had not begun, sent to rank 1" in bench.mesh.cut.text(0.0, at_exit=False)
+    assert "at least 2 calls that had not started, sent to rank 1" in bench.mesh.cut.text(0.0, at_exit=False)

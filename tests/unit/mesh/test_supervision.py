@@ -134,9 +134,7 @@ def test_it_goes_up_with_a_note_of_what_was_raised(root: Root) -> None:
     assert [who for who, _ in root.asked] == ["boss on rank 3 of outer", "head on rank 0 of top"]
     root.asked[1][1].set_exception(MeshError("it is gone"))
     assert whole(root) == [(1,)]
-    assert notes(root) == [
-        "boss on outer rank 3, which has made inner, raised in __supervise__(): LookupError: no spare"
-    ]
+    assert notes(root) == ["boss on outer rank 3 (creator of inner) raised in __supervise__(): LookupError: no spare"]
 
 
 def test_an_owner_that_has_stopped_the_mesh_is_not_asked(root: Root) -> None:
@@ -207,7 +205,7 @@ def test_the_time_to_decide_stands_still_while_a_person_holds_a_rank(root: Root)
     root.holds = False
     root.later()
     assert whole(root) == [(1,)]
-    assert notes(root) == ["boss on outer rank 3, which has made inner, has not decided within 10 s"]
+    assert notes(root) == ["boss on outer rank 3 (creator of inner) made no decision within 10 s"]
 
 
 @pytest.mark.parametrize(("ranks", "in_full"), [(2, 1), (20, 0)])

@@ -21,7 +21,7 @@ def given(*pids: int, name: str = "main", mesh: str = "") -> dict[str, object]:
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="for earlier versions of Python")
 def test_before_3_14_there_is_a_way_instead() -> None:
-    expected = r"Python 3\.14 or newer is needed.*`meshrt run SCRIPT`.*`meshrt\.join\(\)`.*where --pid"
+    expected = r"Python 3\.14 or newer is required.*`meshrt run SCRIPT`.*`meshrt\.join\(\)`.*where --pid"
     with pytest.raises(UsageError, match=expected):
         attach.show(given(1))
 
@@ -29,8 +29,8 @@ def test_before_3_14_there_is_a_way_instead() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (given(0), r"PID \d+ is this command; a stopped rank is named with its actor"),
-        (given(7, mesh="dp=2"), "--mesh dp=2 has 2 ranks, and there are 1 PIDs"),
+        (given(0), r"PID \d+ is this command; to attach to a stopped rank, name its actor"),
+        (given(7, mesh="dp=2"), "--mesh dp=2 has 2 ranks, but 1 PIDs are given"),
         (given(7, 7), "PID 7 is given twice"),
         (given(7, name="a b"), "an actor is named with a letter"),
     ],
@@ -70,8 +70,8 @@ def test_what_has_become_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "PID 11 is rank 0 of trainer\n"
     assert str(raised.value).splitlines() == [
         "PID 12 has not joined: no room",
-        f"PID {os.getpid()} has run no Python code for 5 s, as its main thread is in C code: "
-        "it joins as rank 2 when it does",
+        f"PID {os.getpid()} has run no Python code for 5 s because its main thread is in C code: "
+        "it joins as rank 2 when it runs Python code again",
         "PID 400000000 has ended",
     ]
     assert attach._report({11: ("joined", "")}, [11], "trainer", 5.0) == 0

@@ -89,7 +89,7 @@ def test_what_goes_wrong_is_told(changed: dict[str, Any], why: str, tmp_path: Pa
 
 def test_another_package_of_this_name(tmp_path: Path) -> None:
     (failed,) = run(tmp_path, "sys.modules['meshrt'] = sys")
-    assert failed.startswith("failed: it has loaded meshrt of another project, and the command is of meshrt ")
+    assert failed.startswith("failed: it has loaded meshrt of another project, but the command belongs to meshrt ")
 
 
 def test_a_package_that_is_missing_is_lent_and_no_other(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_sizes_that_are_none(mesh: object) -> None:
 
 
 def test_sizes_of_another_job() -> None:
-    with pytest.raises(UsageError, match="has not 8 ranks, as many as torchrun has started"):
+    with pytest.raises(UsageError, match="does not have the 8 ranks that torchrun has started"):
         _sizes(4, PLACE)
 
 

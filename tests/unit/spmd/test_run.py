@@ -52,7 +52,7 @@ def test_a_job_of_another_form_runs_all_the_same(
         monkeypatch.setenv(name, value)
     run(mesh="dp=3")
     assert way == ["alone", ["train.py", "--lr", "1"]]
-    assert "the tools do not see this process: torchrun: 3 ranks" in capsys.readouterr().err
+    assert "this process is not visible to meshrt commands: torchrun: 3 ranks" in capsys.readouterr().err
 
 
 def test_a_script_alone_is_the_only_rank(way: list[object]) -> None:

@@ -31,7 +31,7 @@ def test_dimensions_in_the_order_in_which_they_are_typed(ranks: int | None, text
         (None, "2=dp", "'2=dp' is not a dimension"),
         (None, "dp=2,", "'' is not a dimension"),
         (None, "dp=2,dp=2", "dp is given twice"),
-        (4, "dp=2,tp=3", "--mesh dp=2,tp=3 has 6 ranks, and -n is 4"),
+        (4, "dp=2,tp=3", "--mesh dp=2,tp=3 has 6 ranks, but -n is 4"),
     ],
 )
 def test_other_texts_are_refused(ranks: int | None, text: str, why: str) -> None:

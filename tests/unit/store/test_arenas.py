@@ -97,7 +97,7 @@ def test_who_must_not_wait_does_not(made: Made) -> None:
             thread = threading.Thread(target=lambda: seen.append(made.arenas.tend()))
             thread.start()
             thread.join()
-            with pytest.raises(UsageError, match="inside of another use"):
+            with pytest.raises(UsageError, match="during another use"):
                 made.arenas.statistics()
             return super().ask(question, expected)
 

@@ -127,7 +127,7 @@ def test_a_host_that_lives_and_is_not_reached(sender: Sender) -> None:
         serve(sender.selector)
     sender.links.located(one, HostAddress(*one, b"/nowhere"))
     (answer,) = sender.answers
-    assert isinstance(answer, Refusal) and answer.why.startswith("a host that it goes to cannot be reached: 127.0.0.1")
+    assert isinstance(answer, Refusal) and answer.why.startswith("a destination host cannot be reached: 127.0.0.1")
     assert sender.two.hear() == [TakeBack([9, 10], TWO.pids)], "to all hosts or to none"
 
 
@@ -158,8 +158,8 @@ def silent(sender: Sender, _offers: list[Offer]) -> None:
 @pytest.mark.parametrize(
     ("fails", "why"),
     [
-        (refused, "a host that it goes to does not take it: no room"),
-        (full, "a host that it goes to does not take it: the store has no room"),
+        (refused, "a destination host does not accept the data: no room"),
+        (full, "a destination host does not accept the data: the store has no room"),
         (silent, ""),
     ],
 )

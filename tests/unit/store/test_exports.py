@@ -57,5 +57,5 @@ def test_what_is_still_coming_delays_no_other(source: Source) -> None:
 def test_a_file_that_is_too_short(source: Source) -> None:
     exports = Exports()
     exports.begin(1, 9, Source(source.descriptor, PIECE, 100), 0, 100)
-    with pytest.raises(OSError, match="ends before"):
+    with pytest.raises(OSError, match="is shorter than"):
         exports.next()

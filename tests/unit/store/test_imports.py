@@ -133,10 +133,10 @@ def test_the_owners_host_ends_in_the_middle(host: Host) -> None:
     host.wants(SECOND)
     host.owner.say(FOUND, Piece(1, b"a" * PIECE))
     host.owner.hang_up()
-    why = "the host that has it is lost (1.0 of 1.0 MiB had come)"
+    why = "the host that holds the data is lost (1.0 of 1.0 MiB were received)"
     assert host.refusals() == {FIRST: why, SECOND: why}
     host.close()
-    with pytest.raises(MeshError, match="the host that has it is lost"):
+    with pytest.raises(MeshError, match="the host that holds the data is lost"):
         host.wants(FIRST)
 
 
@@ -163,7 +163,7 @@ def test_it_is_gone_or_there_is_no_room(host: Host) -> None:
     host.owner.accept()
     host.owner.say(Refusal(1, "it is gone"))
     assert host.refusals() == {FIRST: "it is gone"}
-    with pytest.raises(StoreFull, match=r"where no file can be made either \(No such file or directory\)"):
+    with pytest.raises(StoreFull, match=r"where no file can be created either \(No such file or directory\)"):
         host.wants(FIRST, LOAN._replace(size=5 * SIZE))
     assert host.registry.committed == 0
 
@@ -271,7 +271,7 @@ def test_both_are_lost(host: Host, other: OtherStore) -> None:
     host.serve()
     other.say(FOUND, Piece(1, b"a" * PIECE))
     other.hang_up()
-    assert host.refusals() == {FIRST: "the host that has it is lost (1.0 of 1.0 MiB had come)"}
+    assert host.refusals() == {FIRST: "the host that holds the data is lost (1.0 of 1.0 MiB were received)"}
     assert host.failed == [9]
 
 

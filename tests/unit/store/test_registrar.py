@@ -365,7 +365,7 @@ def test_an_answer_of_another_kind_is_an_error_and_gives_nothing(pair: Pair) -> 
     with ThreadPoolExecutor(1) as threads:
         asking = threads.submit(grant, registrar)
         say(store, Taken(hear(store, Grant).id, 3))
-        with pytest.raises(ProtocolError, match="the store has answered something else: Taken"):
+        with pytest.raises(ProtocolError, match="unexpected answer of the store: Taken"):
             asking.result(20)
         assert hear(store, LetGo) == LetGo([3])
         asking = threads.submit(grant, registrar)

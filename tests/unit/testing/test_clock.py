@@ -103,7 +103,7 @@ def test_one_block_at_a_time_and_only_forward(driver: Driver) -> None:
     assert current_clock() is None
     with fake_clock() as clock:
         assert current_clock() is clock
-        with pytest.raises(UsageError, match="one clock at a time"), fake_clock():
+        with pytest.raises(UsageError, match="only one clock can be active"), fake_clock():
             pass
         for wrong in (-1.0, float("inf"), float("nan")):
             with pytest.raises(UsageError, match="expected a finite number, 0 or more"):
@@ -125,7 +125,7 @@ def test_what_is_at_work_is_named(driver: Driver, monkeypatch: pytest.MonkeyPatc
     busy = SimpleNamespace(name="trainer", rounds=0, is_quiet=lambda _: False, clocked=None, has_ended=False)
     with fake_clock() as clock:
         monkeypatch.setattr(clock, "_mailboxes", lambda: [busy])
-        with pytest.raises(MeshError, match=r"still at work, .*: trainer$"):
+        with pytest.raises(MeshError, match=r"still busy, .*: trainer$"):
             clock.advance(1)
         assert not clock._join(cast(Any, Host("ready")), 5)
         driver.waits.entries[7] = SimpleNamespace(finished=False), time.monotonic(), None

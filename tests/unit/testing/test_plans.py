@@ -117,7 +117,7 @@ def test_what_has_not_happened_is_named_with_the_calls_that_there_were(program: 
     plan = begun(program, kill([1, 2], at=call("step", 5)))
     program.told(0, 2)
     program.seen = [{1: Seen([3], True, [])}, {1: Seen([4], False, [])}]
-    assert plan.end() == "kill of rank 1 at call 5 of step() has not happened: it has had 4 of them"
+    assert plan.end() == "kill of rank 1 at call 5 of step() has not happened; such calls so far: 4"
     looks = [each for each in program.asked if isinstance(each, LookOnRank)]
     assert len(looks) == 4, "one at work, and three in a row that are not"
     assert plan.end() == "", "it is said once"
@@ -185,18 +185,18 @@ def test_a_process_that_ends_before_it_stops(program: Program, process: int, mon
 
 def test_refused(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = begun(program, kill(1, at=call("step")))
-    with pytest.raises(UsageError, match="was begun before"):
+    with pytest.raises(UsageError, match="was already started"):
         plan.begin(Mesh())
-    with pytest.raises(UsageError, match=r"made of what testing.kill, stop and cut return, not of \["):
+    with pytest.raises(UsageError, match=r"consists of results of testing.kill, stop and cut, not of \["):
         FaultPlan([kill(1, at=call("step"))])  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="is for a mesh of processes, as proc_mesh makes it, not for 'train'"):
+    with pytest.raises(UsageError, match="requires a mesh of processes, as proc_mesh makes it, not 'train'"):
         FaultPlan().begin("train")  # type: ignore[arg-type]
     program.begun = [Answered("m", (1,), Armed(True), {})]
     with pytest.raises(UsageError, match="stop: a rank on another machine"):
         begun(program, stop(1, at=call("step")))
     begun(program, kill(1, at=call("step")), stop(0, at=call("step")))
     program.begun = [Unanswered("m", (1,), "gone", "has ended")]
-    with pytest.raises(MeshError, match=r"ranks \[1\] have not taken the plan of faults: has ended"):
+    with pytest.raises(MeshError, match=r"ranks \[1\] did not get the plan of faults: has ended"):
         begun(program, kill(1, at=call("step")))
     program.facts = None
     with pytest.raises(UsageError, match="processes of this program: train has none"):

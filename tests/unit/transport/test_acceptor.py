@@ -58,7 +58,7 @@ def test_no_descriptor_is_left(
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert serve(selector) == 1 and not inside[0].getblocking() and not later
         assert [record.getMessage() for record in caplog.records] == [
-            "a guest cannot be accepted, and waits: Too many open files"
+            "a guest cannot be accepted yet: Too many open files"
         ], "said once"
         inside[0].close()
     acceptor.close()

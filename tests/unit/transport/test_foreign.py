@@ -51,7 +51,7 @@ def test_one_that_is_none() -> None:
         while (state := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)) is None:
             pass
         assert state.si_pid == process.pid
-        with pytest.raises(UsageError, match=f"PID {process.pid} has ended, and its parent has not noticed"):
+        with pytest.raises(UsageError, match=f"PID {process.pid} has ended, but its parent has not reaped it"):
             check_processes([process.pid])
 
 
@@ -88,11 +88,11 @@ def test_whether_it_runs_scripts(options: tuple[str, ...], variables: dict[str, 
 @pytest.mark.parametrize(
     ("scope", "says"),
     [
-        ("1", "as kernel.yama.ptrace_scope is 1; or, as root, sysctl kernel.yama.ptrace_scope=0"),
-        ("2", "takes CAP_SYS_PTRACE, as kernel.yama.ptrace_scope is 2"),
-        ("3", "no process may look into PID"),
+        ("1", "as kernel.yama.ptrace_scope is 1; or run, as root, sysctl kernel.yama.ptrace_scope=0"),
+        ("2", "requires CAP_SYS_PTRACE, as kernel.yama.ptrace_scope is 2"),
+        ("3", "no process has access to PID"),
         ("0", "--cap-add SYS_PTRACE"),
-        (None, "it has changed its user"),
+        (None, "the process has changed its user"),
     ],
 )
 def test_what_it_takes(scope: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ def test_the_global_of_a_script_that_cannot_be_pickled_is_named() -> None:
     assert str(caught.value) == (
         "builtins.tuple cannot be pickled: TypeError: cannot pickle '_thread.RLock' object: "
         "Queue.put() uses the global CHANGED (threading.Condition), which would be sent too; "
-        "make it in __init__, or put it into a module with what uses it"
+        "create it in __init__, or move it into a module, together with the code that uses it"
     )
     # It is no global's fault.
     with pytest.raises(EncodeError, match=r"RLock' object$"):
@@ -271,7 +271,7 @@ class Elsewhere:
 
 def test_an_error_for_want_of_memory_names_the_size() -> None:
     payload, lengths = codec.encode(Poor())
-    with pytest.raises(MemoryError, match=f"no memory is left for what a message of {lengths[0]} bytes holds"):
+    with pytest.raises(MemoryError, match=f"not enough memory for the content of a message of {lengths[0]} bytes"):
         codec.decode(b"".join(payload), lengths)
     with pytest.raises(MemoryError, match="a message of 300 bytes was not received: the interpreter is out of memory"):
         codec.decode(Elsewhere(), [10])

@@ -293,7 +293,7 @@ def test_a_control_message_without_memory_is_logged(caplog: pytest.LogCaptureFix
         assert [frame.kind for frame in found] == [1, 3, 5]
     texts = [record.message for record in caplog.records]
     assert len(texts) == 2 * (len(data) + 1)
-    assert texts[1] == "a control message is lost: a message of 200 bytes was not received: Cannot allocate memory"
+    assert texts[1] == "a control message was lost: a message of 200 bytes was not received: Cannot allocate memory"
 
 
 def test_an_unfinished_header_is_bounded() -> None:

@@ -153,7 +153,7 @@ def test_the_answer_of_a_server_is_no_proof_of_a_client() -> None:
 
 def test_speaking_before_the_proof_is_refused() -> None:
     client, server = pair()
-    with pytest.raises(AuthenticationError, match="before it has proved itself"):
+    with pytest.raises(AuthenticationError, match="has sent data before its proof"):
         server.receive_data(client.hello() + b"CALL me")
 
 

@@ -471,14 +471,14 @@ def test_since_when_a_rank_runs(root: FakeRoot) -> None:
 
 def test_what_happens_to_running_ranks_is_announced(root: FakeRoot) -> None:
     me = root.terminal()
-    root.unhandled[0]("m1", 3, "debugee.work() raised on rank 3, and no caller waits for it")
+    root.unhandled[0]("m1", 3, "debugee.work() raised on rank 3; no caller receives the exception")
     root.rank_silent[0]("m1", 5, "busy")
     root.rank_silent[0]("m1", 5, "")
     root.kill(6, "was killed by SIGKILL")
     root.kill(7, "was killed by SIGKILL")
     root.advance(1)
     assert [body["text"] for body in me.of("debug.notice")] == [
-        "debugee.work() raised on rank 3, and no caller waits for it",
+        "debugee.work() raised on rank 3; no caller receives the exception",
         "rank 5 of debugee does not answer: C code holds its GIL",
         "rank 5 of debugee answers again",
         "2 ranks of debugee (6-7) have ended: was killed by SIGKILL",

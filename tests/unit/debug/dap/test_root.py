@@ -83,7 +83,7 @@ def test_an_ide_loses_a_rank_that_takes_no_messages(root: Root) -> None:
     root.open(router)
 
     def full(_channel: int) -> None:
-        raise MeshError("dap.data was not sent to rank 3: it takes no messages")
+        raise MeshError("dap.data was not sent to rank 3: the rank does not read messages")
 
     send = root.tool_operations["dap.data"]
     asyncio.run(asyncio.wait_for(send(router, {"channel": 1, "data": b"x"}), 10))
@@ -91,7 +91,9 @@ def test_an_ide_loses_a_rank_that_takes_no_messages(root: Root) -> None:
     root.meanwhile = full
     for _ in range(2):
         asyncio.run(asyncio.wait_for(send(router, {"channel": 1, "data": b"x"}), 10))
-    assert router.of("dap.closed") == [{"channel": 1, "why": "dap.data was not sent to rank 3: it takes no messages"}]
+    assert router.of("dap.closed") == [
+        {"channel": 1, "why": "dap.data was not sent to rank 3: the rank does not read messages"}
+    ]
     assert root.asked == ["dap.open", "dap.data", "dap.data", "dap.close"] and root.mediator.held == {}
 
 

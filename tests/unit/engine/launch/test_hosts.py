@@ -115,7 +115,7 @@ def test_a_mesh_is_all_hosts_and_the_gpus_of_each(monkeypatch: pytest.MonkeyPatc
         bench.placed(None, 7)
     assert identity(5) == "5/2/n1"
     bench.join(2, 4)  # the launcher has started it again, on another machine
-    with pytest.raises(UsageError, match=r"different numbers of GPUs \(n1: 2, n2: 2, n3: 4\): say how many"):
+    with pytest.raises(UsageError, match=r"different numbers of GPUs \(n1: 2, n2: 2, n3: 4\): set their number"):
         bench.engine.sizes({})
 
 
@@ -133,10 +133,10 @@ def test_a_host_that_is_late_is_there_for_the_next_mesh_and_one_that_is_lost_is_
     bench.ends[0].close()
     assert bench.placed(None) == ["n1"]
     with pytest.raises(
-        SpawnError, match=r"1 of 2 hosts have joined after 0 s; not yet: index 1-2 \(n2, n3\); see what"
+        SpawnError, match=r"1 of 2 hosts have joined after 0 s; missing: index 1-2 \(n2, n3\); see the output"
     ):
         bench.placed(2)
-    with pytest.raises(UsageError, match=r"hosts=4, and there are 3 \(SLURM\)"):
+    with pytest.raises(UsageError, match=r"hosts=4, but there are 3 hosts \(SLURM\)"):
         bench.placed(4)
 
 
@@ -167,7 +167,7 @@ def test_a_host_of_another_version_is_said_where_the_others_are_enough() -> None
     bench.arrivals.append(Refusal("2/0/n3", "host n3 has meshrt 0.2.0"))
     bench.join(1)
     assert bench.placed(None) == ["n1", "n2"]
-    assert bench.said == ["a host is not taken: host n3 has meshrt 0.2.0"]
+    assert bench.said == ["a host was rejected: host n3 has meshrt 0.2.0"]
     with pytest.raises(SpawnError, match=r"^host n3 has meshrt 0.2.0$"):
         bench.placed(3)
 
@@ -179,7 +179,7 @@ def test_it_is_said_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.join(2)
     with pytest.raises(SpawnError, match="2 of 3 hosts have joined after 60 s"):
         bench.placed(None)
-    assert bench.said == ["2 of 3 hosts have joined after 6 s; not yet: index 1 (n2); they have 54 s left"]
+    assert bench.said == ["2 of 3 hosts have joined after 6 s; missing: index 1 (n2); the time limit is in 54 s"]
 
 
 def test_an_agent_of_a_launcher_is_ended_by_its_link() -> None:
@@ -199,7 +199,7 @@ def test_hosts_of_another_job_are_not_taken() -> None:
     bench.join(3)
     bench.join(0)
     assert bench.placed(None) == ["n1"]
-    assert bench.said[0] == "host n4 has index 3 of 3 hosts, and is refused" and len(bench.said) == 2
+    assert bench.said[0] == "host n4 was rejected: it has index 3 of 3 hosts" and len(bench.said) == 2
     assert [end.recv(1) for end in bench.ends] == [b"", b""]
 
 

@@ -68,7 +68,7 @@ def test_launchers(variables: dict[str, str], found: Launched) -> None:
     [
         ({}, "no launcher is known here: .* use 'meshrt launch --hosts 1' for this machine alone"),
         ({**SLURM, "SLURM_STEP_NUM_TASKS": "6"}, r"SLURM has started 2 processes .* use srun --ntasks-per-node=1$"),
-        ({"SLURM_JOB_ID": "12", "SLURM_NNODES": "2"}, "not one of its steps: use srun --ntasks-per-node=1 meshrt"),
+        ({"SLURM_JOB_ID": "12", "SLURM_NNODES": "2"}, "not a job step: use srun --ntasks-per-node=1 meshrt"),
         ({**MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, r"use mpirun --map-by ppr:1:node$"),
         ({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, r"use mpiexec -ppn 1$"),
         ({**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}, r"started 8 processes .* use torchrun --nproc-per-node 1$"),

@@ -56,7 +56,7 @@ def test_the_order_of_the_ways(secret: Path, tmp_path: Path) -> None:
     ("variables", "why"),
     [
         ({}, r"gives the job no name; expected one of: MESHRT_ROOT=HOST:PORT and .* MESHRT_JOB=NAME \(--job\)"),
-        ({"MESHRT_ROOT": "n1:40000"}, r"MESHRT_ROOT is set, and no secret: set MESHRT_SECRET_FILE"),
+        ({"MESHRT_ROOT": "n1:40000"}, r"MESHRT_ROOT is set without a secret: set MESHRT_SECRET_FILE"),
         ({"MESHRT_SECRET_FILE": "/nowhere"}, "the secret file /nowhere cannot be read: No such file"),
     ],
 )
@@ -123,6 +123,6 @@ def test_it_is_said_what_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("meshrt.engine.launch.rendezvous.time.monotonic", lambda: next(times))
     monkeypatch.setattr("meshrt.engine.launch.rendezvous.time.sleep", lambda _seconds: None)
     said: list[str] = []
-    with pytest.raises(TimeoutError, match=r"was not found for 20 s: nothing is there yet: the file .*/job, which all"):
+    with pytest.raises(TimeoutError, match=r"was not found for 20 s: no invitation yet: the file .*/job, which all"):
         Rendezvous(SharedFile(tmp_path / "job")).wait(20, said.append)
     assert [line.partition(" s: ")[0] for line in said] == ["waiting for host 0 for 6", "waiting for host 0 for 13"]

@@ -86,7 +86,7 @@ def test_packages_their_modules_and_namespaces(root: Root) -> None:
 
 def test_what_nobody_has_is_not_found_and_what_is_installed_at_the_root_is_noted(root: Root) -> None:
     root.modules["only_there"] = Code(1, "installed", "/venv/site-packages/only_there.py")
-    there = "host n1 does not have it; the script's machine has /venv/site-packages/only_there.py"
+    there = "host n1 has no such module; the script's machine has /venv/site-packages/only_there.py"
     for name, why in (("nobody_has", ""), ("only_there", there)):
         assert importlib.util.find_spec(name) is None
         with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'") as caught:

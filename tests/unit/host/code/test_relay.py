@@ -85,7 +85,7 @@ def test_a_file_that_is_the_same_here_is_not_sent_and_another_one_is_said_once()
     for _ in range(2):
         desk.ask("m", known=digest_of(b"old"))
     assert [code.data for code in desk.answers[1:]] == [TEXT, TEXT]
-    assert desk.said == ["host n1 has another /x.py than the script; its ranks use that of the script"]
+    assert desk.said == ["/x.py of host n1 differs from that of the script, which the ranks use"]
 
 
 def test_an_answer_that_is_not_waited_for_is_dropped() -> None:
@@ -160,9 +160,7 @@ def test_no_answer_in_time_is_said(
     monkeypatch.setattr("meshrt.host.code.asking._TELL", 0.1)
     with pytest.raises(NoAnswerError, match=r"the script's machine has not answered for 0.3 s"):
         Asker(agent.path, SECRET, 0.3).ask("never")
-    assert capsys.readouterr().err == (
-        "meshrt: never is asked for at the script's machine, which has not answered for 0.1 s\n"
-    )
+    assert capsys.readouterr().err == ("meshrt: never was requested from the script's machine: no answer for 0.1 s\n")
 
 
 def test_an_agent_that_has_ended_and_a_wrong_secret(agent: Agent, tmp_path: Path) -> None:
