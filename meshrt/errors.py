@@ -296,7 +296,7 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
         self.others: tuple[RankPlace, ...] = tuple(others)
 
     def _what(self) -> str:
-        return "is gone"
+        return "has ended"
 
     def __str__(self) -> str:
         if self.endpoint:
@@ -392,7 +392,7 @@ class HostLost(SupervisionError):
 
     def _what(self) -> str:
         why = f" ({self.hint})" if self.hint else ""
-        return f"was lost: the agent of host {self.place.host or '?'} is gone{why}"
+        return f"was lost with the agent of host {self.place.host or '?'}{why}"
 
 
 class MeshFailure(msgspec.Struct, frozen=True, weakref=True):
@@ -446,7 +446,7 @@ class LinkLost(SupervisionError):
     def _what(self) -> str:
         if self.hint:
             return self.hint
-        return "closed its connection, and no end of its process is known (did user code close the socket?)"
+        return "closed its connection, but its process has not ended as far as known (did user code close the socket?)"
 
 
 class MeshStopped(SupervisionError):
@@ -513,11 +513,11 @@ class MeshBusy(_AtRank, MeshError):
 
     def __str__(self) -> str:
         call = f"{self.place.actor}.{self.endpoint}"
-        also = f", nor do the ranks {_ranks_of(self.others)}" if self.others else ""
+        also = f" (also ranks {_ranks_of(self.others)})" if self.others else ""
         return (
-            f"{call}() was not sent: {self.place.where} does not take its messages{also}; "
-            f"{_amount(self.queued)} wait for it, and the limit where nothing may wait is {_amount(self.limit)}; "
-            f"limit the number of calls that have not been answered, or write `await "
+            f"{call}() was not sent: {self.place.where} is not reading its messages{also}: "
+            f"{_amount(self.queued)} are queued; the limit for a caller that may not wait is {_amount(self.limit)}; "
+            f"limit the number of unanswered calls, or write `await "
             f"{self.wait or f'{call}.wait_ready()'}` before each call; `meshrt ps` shows what the rank does"
         )
 
@@ -537,8 +537,8 @@ class LimitReached(MeshError):
 
     def __str__(self) -> str:
         return (
-            f"{self.endpoint}() was not sent: limit={self.limit}, and so many calls have not been answered; keep the "
-            "object that options() has returned, and await its wait_ready() before each call"
+            f"{self.endpoint}() was not sent: limit={self.limit} is reached: {self.limit} calls are unanswered; keep "
+            "the object that options() has returned, and await its wait_ready() before each call"
         )
 
 
@@ -572,8 +572,8 @@ class StoreFull(MeshError):
         # What is larger than all that is allowed does not fit whatever is dropped.
         drop = "drop references (`meshrt memory --refs` shows who holds what), " if self.size <= self.limit else ""
         return (
-            f"the store has no room for {asked} more: it has {used}, and {self.what} is {limit}; "
-            f"{drop}raise the limit, or let it spill to files (MESHRT_STORE_SPILL=1, put(spill=True))"
+            f"{asked} do not fit in the store: the store uses {used}, and {self.what} is {limit}; "
+            f"{drop}raise the limit, or let the store spill to files (MESHRT_STORE_SPILL=1, put(spill=True))"
         )
 
 
@@ -604,11 +604,11 @@ class StoreTimeout(MeshError, TimeoutError):
         who = f"the agent of host {self.host} (pid {self.pid})" if self.host else f"a host agent (pid {self.pid})"
         begun = _time.strftime("%H:%M:%S", _time.localtime(self.since / 1e9))
         why = (
-            f"it was stopped by a signal or a debugger: `kill -CONT {self.pid}` resumes it"
+            f"its process was stopped by a signal or a debugger: `kill -CONT {self.pid}` resumes it"
             if self.stopped
-            else "it was not stopped: see what keeps its machine busy, and try again"
+            else "its process is not stopped: check the load of its machine, and try again"
         )
-        silent = f"has not answered what concerns shared memory since {begun}, for {round(self.seconds, 1):g} s"
+        silent = f"has not answered requests about shared memory since {begun}, for {round(self.seconds, 1):g} s"
         return f"{who} {silent}; {why}"
 
 

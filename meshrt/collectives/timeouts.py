@@ -165,13 +165,13 @@ def words(found: Iterable[CollectiveLimit], stopped: float) -> Sequence[str]:
 
 def _line(limit: CollectiveLimit, stopped: float) -> str:
     if limit.backend == _LOADER:
-        return f"{_LOADER}: its time-out of {_time(limit.seconds)} has begun before the stop: meshrt does not hold that"
+        return f"{_LOADER}: its time-out of {_time(limit.seconds)} began before the stop; meshrt does not suspend it"
     group = f"process group {limit.name!r}" if limit.name else "the default process group"
     left = limit.seconds - stopped
-    early = f"give up within {_time(left)}" if left > 0 else "have given up"
-    later = "ranks that come later wait until no rank is stopped"
+    early = f"time out within {_time(left)}" if left > 0 else "have timed out"
+    later = "later waits last until no rank is stopped"
     if not limit.held:
-        later = f"ranks that come later give up after {_time(limit.seconds)}: meshrt does not hold that"
+        later = f"later waits time out after {_time(limit.seconds)}: meshrt does not suspend them"
     return f"{limit.backend}, {group}: ranks that already waited when this one stopped {early}; {later}"
 
 

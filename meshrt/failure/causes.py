@@ -189,7 +189,7 @@ def _carried(record: FailureRecord, known: _Known) -> Cause | None:
 def _asked(record: FailureRecord, known: _Known) -> Cause | None:
     if record.because is not None:
         other = _meant(record.because, record, known)
-        return Cause("asked", f"it was called for the failure of {_whom(other, record.because)}", other, record.because)
+        return Cause("asked", f"it handles the failure of {_whom(other, record.because)}", other, record.because)
     if record.kind != "exception" or record.endpoint != "__init__" or not record.incarnation:
         return None
     before = [
@@ -197,9 +197,9 @@ def _asked(record: FailureRecord, known: _Known) -> Cause | None:
         for other in known.of_rank[record.address]
         if other.restarted and other.incarnation == record.incarnation - 1 and other.may_precede(record)
     ]
-    return (
-        Cause("asked", f"it ran again after rank {record.rank} {before[-1].headline}", before[-1]) if before else None
-    )
+    if not before:
+        return None
+    return Cause("asked", f"__init__ ran again after rank {record.rank} {before[-1].headline}", before[-1])
 
 
 def _meant(about: Reference, record: FailureRecord, known: _Known) -> FailureRecord | None:
@@ -230,7 +230,7 @@ def _own(record: FailureRecord, known: _Known) -> Cause | None:
         and other.what != UNRAISABLE
         and record.high - _JUST_AFTER <= other.high <= record.high
     ]
-    return Cause("own", "its own code had raised just before", before[-1]) if before else None
+    return Cause("own", "its own code raised an exception just before", before[-1]) if before else None
 
 
 def _leads_back(record: FailureRecord, cause: Cause, causes: Mapping[int, Cause]) -> bool:
@@ -287,33 +287,33 @@ def _decided(records: Sequence[FailureRecord], causes: dict[int, Cause]) -> Verd
     }
     unknown = tuple(missing.values())
     if not groups:
-        return Verdict((), bool(unknown), "no record of it has come", causes, tuple(records), unknown)
+        return Verdict((), bool(unknown), "no record received", causes, tuple(records), unknown)
     # The first one of a group of failures that are alike counts.
     first = min(groups.values(), key=lambda group: min(record.high for record in group))
     earliest = min(first, key=lambda record: record.high)
     others = [group for group in groups.values() if group is not first]
     later = [group for group in others if not any(record.may_precede(earliest) for record in group)]
     for record in (record for group in later for record in group):
-        causes[id(record)] = Cause("later", "nothing links it to the root but time", first[0])
+        causes[id(record)] = Cause("later", "later; no other link to the root cause", first[0])
     chosen = tuple(record for record in records if id(record) not in causes)
     ambiguous = len(groups) - len(later) > 1 or bool(unknown)
     evidence = {cause.evidence for cause in causes.values()}
     silent = not ambiguous and all(record.kind == "silent" for record in chosen)
     if ambiguous:
-        certainty = "which came first is not known"
+        certainty = "the order of the failures is not known"
         slack = max((record.slack(earliest) for record in chosen if record.low > earliest.high), default=0)
         if slack:
-            certainty += f": the clocks of their hosts are compared to within {slack / 1e6:.3g} ms only"
+            certainty += f": the difference of their clocks is known only to within {slack / 1e6:.3g} ms"
     elif silent:
         certainty = "rank known, reason unknown"
     elif all(map(is_consequence, chosen)):
-        certainty = "the first that is known, though it looks like the consequence of another"
+        certainty = "first known failure; probably caused by another"
     elif "later" in evidence:
         certainty = "the first by time"
     elif "inferred" in evidence:
         certainty = "inferred: the reasons are above"
     else:
-        certainty = "certain: no other failure comes from elsewhere"
+        certainty = "certain: all other failures follow from it"
     return Verdict(chosen, ambiguous, certainty, causes, tuple(records), unknown, silent)
 
 

@@ -74,7 +74,7 @@ def read(path: Path) -> Incident:
         if version != SCHEMA.version:
             raise MeshError(
                 f"{path} is a failure file of format version {version!r}; this meshrt reads versions 1 and "
-                f"{SCHEMA.version}: open it with the meshrt that has written it"
+                f"{SCHEMA.version}: open it with the version that wrote it"
             )
     elif isinstance(document, dict) and document.get("format") == SCHEMA.name:
         document = _of_version_1(document)
@@ -103,7 +103,7 @@ def _document(path: Path) -> object:
             raise MeshError(f"{path} {_NOT_OURS}")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not text"
         raise MeshError(f"{path} cannot be read: {reason}") from None
     try:
         return json.loads(text)

@@ -12,11 +12,11 @@ __all__ = ["Hang", "hang_of"]
 
 #: How sure the cause is, by its kind.
 _SURE = {
-    CYCLE: "certain: each of them waits for the next one",
+    CYCLE: "certain: each of these ranks waits for the next one",
     MISMATCH: "certain: a collective ends when all ranks of its group are in the same one",
     LATE: "certain: a collective ends when all ranks of its group are in it",
-    STOPPED: "until a person continues it",
-    OWES: "likely: all that have not answered the script wait for this one, and it waits for no other",
+    STOPPED: "until a user continues it",
+    OWES: "likely: all ranks that have not answered the script wait for this one, which does not wait itself",
 }
 
 

@@ -200,7 +200,7 @@ def _late(incident: Incident, answers: Sequence[StackAnswer]) -> Hang | None:
             word = "rank" if len(late.ranks) == 1 else "ranks"
             has = "has" if len(late.ranks) == 1 else "have"
             ranks = fold_ranks(late.ranks)
-            text = f"{record.actor} {word} {ranks} {has} not entered {late.collective}, in which others have given up"
+            text = f"{record.actor} {word} {ranks} {has} not entered {late.collective}, in which others have failed"
             by_mesh = {record.mesh_id: late.ranks}
             return Hang(LATE, text, by_mesh, by_mesh, _without_culprits(stacks))
     return None

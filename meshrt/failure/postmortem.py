@@ -74,7 +74,7 @@ def report(
         return _json({**facts, **plain_of_rank(incident, rank)}) if json else of_rank(incident, rank)
     if json:
         return to_text(loads(found[-1].read_text())) + "\n"
-    went_on = "the program did not end by this failure: it went on, and ended otherwise\n"
+    went_on = "this failure did not end the program: the program continued, and ended later\n"
     return render(incident) + (went_on if incident.outcome == HANDLED else "")
 
 
@@ -97,14 +97,14 @@ def _files(run: str) -> list[Path]:
     if found:
         return max(found, key=lambda kept: kept[-1].stat().st_mtime)
     if not run:
-        raise MeshError(f"no program in {_where()} has left a failure")
+        raise MeshError(f"no failed program found in {_where()}")
     running = named(run, programs())
     if running is not None:
         raise MeshError(
-            f"program {running.run_id} (pid {running.pid}) still runs, and has left no failure; `postmortem --modes` "
-            "shows what its ranks do when an endpoint raises"
+            f"program {running.run_id} (pid {running.pid}) still runs, and no failure is recorded; `postmortem "
+            "--modes` shows what its ranks do when an endpoint raises"
         )
-    raise MeshError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
+    raise MeshError(f"no failure of program {run} is recorded: it did not fail, or was killed before it could write")
 
 
 def _directory(run: str) -> Path:
@@ -112,16 +112,16 @@ def _directory(run: str) -> Path:
     running = named(run, programs())
     if running is not None and running.via:
         raise UsageError(
-            f"its files are on its machine, where this shows them: meshrt postmortem {running.run_id} "
-            f"--via {shlex.quote(running.via)}"
+            f"the files of this program are on its machine; to show them: meshrt postmortem "
+            f"{running.run_id} --via {shlex.quote(running.via)}"
         )
     found = ended_run(run) if running is None else running.run_directory
     if found is None and Path(run).is_dir():
         found = Path(run)  # a copy, from elsewhere
     if found is None:
         raise UsageError(
-            f"no program {run!r} is known in {_where()}; expected an id as the report names it, the pid of one that "
-            "runs, or a run directory"
+            f"no program {run!r} found in {_where()}; expected the id in a report, the pid of a running program, "
+            "or a run directory"
         )
     return found
 

@@ -76,7 +76,7 @@ class Recorder:
         try:
             facts = capture(error)
         except BaseException as failure:  # an error here must not replace the exception
-            facts = ExceptionFacts(type_name(error), text_of(error)[:1000], notes=(f"no more: {text_of(failure)}",))
+            facts = ExceptionFacts(type_name(error), text_of(error)[:1000], notes=(f"incomplete: {text_of(failure)}",))
         thread = threading.current_thread()
         return replace(
             origin,

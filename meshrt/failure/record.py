@@ -276,7 +276,7 @@ class FailureRecord(Plain, frozen=True):
             case "exception":
                 return self.exception.headline if self.exception is not None else "raised an unknown error"
             case "host":
-                return f"host {self.host or '?'} was lost, and its {counted(len(self.ranks))}"
+                return f"host {self.host or '?'} was lost with its {counted(len(self.ranks))}"
             case "silent":
                 return self.hint
         return self.kind if self.fate is None else str(self.fate)

@@ -94,7 +94,7 @@ class _Report:
             f"{text}, {_ago(after[0])}" if len(after) == 1 else f"{text}, {len(after)} times"
             for text, after in found.items()
         ]
-        what = "INTERRUPTED, waiting for" if self._incident.outcome == INTERRUPTED else "FAILED"
+        what = "INTERRUPTED while waiting for" if self._incident.outcome == INTERRUPTED else "FAILED"
         why = f": {self._hang.text}" if self._hang is not None else ""
         return shown(f"meshrt: {what} " + ("; ".join(words) or "in the program") + why, _HEADLINE)
 
@@ -105,10 +105,10 @@ class _Report:
         linked = [group for group in groups if self._is_linked(group[0])]
         later = [group for group in groups if not self._is_linked(group[0])]
         if linked:
-            yield f"FOLLOWED FROM IT  {counted(len({record.address for group in linked for record in group}), 'rank')}"
+            yield f"CONSEQUENCES OF THE ROOT CAUSE  {counted(len({each.address for each in itertools.chain(*linked)}))}"
             yield from self._groups(linked)
         if later:
-            yield "FAILED LATER, and nothing links it to the root"
+            yield "FAILED LATER, no other link to the root cause"
             yield from self._groups(later)
 
     def _groups(self, groups: Sequence[Sequence[FailureRecord]]) -> Iterator[str]:
@@ -117,7 +117,7 @@ class _Report:
             cause = self._cause(first)
             yield f"  {len(group)} x {shown(first.headline)}"
             yield f"      {self._who(group)}{self._when(first)}{_in(first)}"
-            yield f"      because {shown(_why(cause))}"
+            yield f"      reason: {shown(_why(cause))}"
         if len(groups) > _GROUPS:
             rest = [record for group in groups[_GROUPS:] for record in group]
             yield f"  and {counted(len(groups) - _GROUPS, 'other kind')} on {self._who(rest)}"
@@ -126,7 +126,7 @@ class _Report:
         if self._root_high is None:
             return ""
         after = (record.high - self._root_high) / 1e9
-        return f", {_span(after)} after the root" if after >= 0 else f", noted {_span(-after)} before the root"
+        return f", {f'{_span(after)} after' if after >= 0 else f'noted {_span(-after)} before'} the root cause"
 
     def _is_linked(self, record: FailureRecord) -> bool:
         """Whether evidence leads from a victim to a root."""
@@ -168,9 +168,9 @@ class _Report:
         count = len(alive - failed)
         if not count:
             return
-        yield f"DID NOT FAIL  {counted(count, 'rank')}; where they were {self._age()}:"
+        yield f"DID NOT FAIL  {counted(count, 'rank')}; stacks {self._age()}:"
         if not self._incident.stacks.meshes:
-            yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
+            yield f"  not known: {self._incident.stacks_why or 'stacks not collected'}"
             return
         lines = stack_lines(self._incident.stacks)
         yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
@@ -182,8 +182,8 @@ class _Report:
         high = min((root.high for root in self._verdict.roots if root.time), default=0)
         before = (high - self._incident.asked) / 1e9 if high and self._incident.asked else 0.0
         if abs(before) <= _OLD:
-            return "then"
-        return f"{_span(abs(before))} {'before' if before > 0 else 'after'} the root"
+            return "at that time"
+        return f"{_span(abs(before))} {'before' if before > 0 else 'after'} the root cause"
 
     def _command(self) -> str:
         return f"meshrt postmortem {shlex.quote(self._incident.found_by or self._incident.run_id)}"
@@ -196,13 +196,13 @@ class _Report:
             roots.sort(key=lambda group: (group[0].mesh_id, group[0].rank))
         if not roots:
             names = ", ".join(map(self._unknown, self._verdict.unknown)) or "unknown"
-            yield f"ROOT CAUSE  {names}, of which no record has come"
+            yield f"ROOT CAUSE  {names} (no record received)"
             yield f"  more     {self._command()}"
             return
         if self._verdict.ambiguous:
             yield f"ROOT CAUSE  AMBIGUOUS: one of {len(roots) + len(self._verdict.unknown)}; {self._verdict.certainty}"
             for about in self._verdict.unknown:
-                yield f"  {self._unknown(about)}, of which no record has come"
+                yield f"  {self._unknown(about)} (no record received)"
             for group in roots[:_CANDIDATES]:
                 yield from self._root(group, "CANDIDATE ")
             if len(roots) > _CANDIDATES:
@@ -228,10 +228,10 @@ class _Report:
         elif likely:
             who = f"{record.actor} {apart(self._incident, record)} of {record.mesh}"
             others = counted(len(record.ranks) - len(likely), "rank")
-            note = f"  [likely: not where the other {others} are that did not answer]"
+            note = f"  [likely: at another place than the other {others} that did not answer]"
             yield shown(f"{title}  {who}{note}", _HEADLINE)
         elif len({other.address for other in group}) > 1:
-            yield f"{title}  {self._who(group)} failed alike{note}"
+            yield f"{title}  {self._who(group)} failed in the same way{note}"
             yield f"  first    {named(record) if record.rank < 0 else shown(str(record.place))}"
         else:
             times = f", {len(group)} times" if len(group) > 1 else ""
@@ -242,7 +242,7 @@ class _Report:
         yield from details(record, self._incident.caller, self._incident.call if told else "", whose=whose)
         stacks = self._hang.stacks if self._hang is not None else self._incident.hung
         if (record.kind == "silent" or self._hang is not None) and stacks.meshes:
-            yield "  stacks   where they are"
+            yield "  stacks   of these ranks"
             yield from (f"    {line}" for line in stack_lines(stacks))
 
 
@@ -266,11 +266,11 @@ def details(
     if record.time:
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
         stray = record.kind == "exception" and not record.waited_for and record.what != IN_SCRIPT
-        yield f"  when     {clock}" + (", and no caller waited for it" if stray else "")
+        yield f"  when     {clock}" + (", and no caller waited for this error" if stray else "")
     if record.incarnation:
-        yield f"  restart  number {record.incarnation} of this rank ended in this way"
+        yield f"  restart  this process was started by restart {record.incarnation} of the rank"
     if record.restarted:
-        yield "  then     it was started again"
+        yield "  then     the rank was started again"
     fate = record.fate
     if record.kind == "signal" and not (fate and fate.hint):
         yield "  sender   not meshrt"
@@ -288,19 +288,19 @@ def details(
         yield f"  printed  its last {counted(len(kept), 'line')}"
         yield from (f"    | {shown(line)}" for line in kept)
     if record.copies:
-        yield f"  before   {counted(record.copies, 'failure')} of this rank before this one were only counted"
+        yield f"  before   {counted(record.copies, 'earlier failure')} of this rank: counted, not recorded"
 
 
 def render_record(record: FailureRecord, incident: Incident, verdict: Verdict) -> str:
     """Return everything about one failure, for ``meshrt postmortem --ranks``."""
     cause = verdict.cause_of(record)
-    role = "a root cause" if cause is None else f"because {_why(cause)}"
+    role = "a root cause" if cause is None else f"a consequence: {_why(cause)}"
     if cause is None and record.kind == "silent":
         likely, hang = apart(incident, record), incident.known_hang(verdict)
         if hang is not None:
             role = f"{hang.text}  [{hang.certainty}]"
         else:
-            role = f"likely because of {likely}, not where the others are" if likely else verdict.certainty
+            role = f"likely caused by {likely}, at another place than the others" if likely else verdict.certainty
     lines = [shown(f"{named(record)}: {role}", _HEADLINE), *details(record, incident.caller, incident.call, full=True)]
     return "\n".join(lines) + "\n"
 
@@ -446,7 +446,7 @@ def stack_lines(stacks: MergedStacks) -> list[str]:
     try:
         text = render_stacks(stacks, source=lambda _file, _line: "", once=True)
     except (ValueError, IndexError):  # numbers in a file may be any
-        return ["not known: the file is damaged there"]
+        return ["not known: this part of the file is damaged"]
     return [shown_line(line) for line in text.split("\n")]
 
 

@@ -233,7 +233,7 @@ class Failures:
         """Ask all ranks for their stacks, before they change."""
         targets = {mesh.mesh_id: mesh.alive for mesh in incident.meshes if mesh.alive}
         if not targets or (self._asked and now - self._asked < _ASK_AGAIN):
-            incident.stacks_why = "they had been asked just before" if targets else ""
+            incident.stacks_why = "stacks not collected (collected shortly before)" if targets else ""
             self._done(incident)
             return
         self._asked = now

@@ -25,9 +25,9 @@ __all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank", "root_cause"]
 
 
 #: How the program went on, if it did not end by the failure.
-_HOW = {HANDLED: ", which did not end the program", INTERRUPTED: ", when it was interrupted"}
+_HOW = {HANDLED: ", which did not end the program", INTERRUPTED: ", when the program was interrupted"}
 #: The place of a rank that has answered and runs no code of the program.
-_NOWHERE = "  in no code of the program\n"
+_NOWHERE = "  outside user code\n"
 
 
 def listing(found: Iterable[Path]) -> str:
@@ -52,7 +52,7 @@ def root_cause(incident: Incident) -> str:
 
 def _line(incident: Incident, root: FailureRecord, *, likely: bool) -> str:
     because = apart(incident, root) if likely else ""
-    return f"{named(root)}: {shown(root.headline)}" + (f"; likely because of {because}" if because else "")
+    return f"{named(root)}: {shown(root.headline)}" + (f"; likely caused by {because}" if because else "")
 
 
 def plain_listing(found: Iterable[Path]) -> list[Document]:
@@ -148,7 +148,7 @@ def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
         found.update((record.mesh_id, (rank,)) for record in records)
         if not found:
             known = "; ".join(f"{fold_ranks(range(mesh.total))} of {mesh.name}" for mesh in incident.meshes)
-            raise SelectionError(f"no mesh had a rank {rank} when it failed; expected one of {known or 'none'}")
+            raise SelectionError(f"no mesh of the failed program had a rank {rank}; expected one of {known or 'none'}")
         return found
     selection = parse(wanted)
     problem: SelectionError | None = None
@@ -158,7 +158,7 @@ def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
         except SelectionError as error:
             problem = problem or error
     if not found:
-        raise problem or SelectionError("no mesh is known of that failure; expected the number of a rank")
+        raise problem or SelectionError("the failure file names no mesh; expected the number of a rank")
     return found
 
 
@@ -177,25 +177,25 @@ def _hanging(incident: Incident, record: FailureRecord, ranks: Sequence[int]) ->
         return ""
     found = replace(incident.hung, meshes=[stacks], left_out=0)
     lines = "".join(f"    {line}\n" for line in stack_lines(found)[1:])
-    return f"  stacks   where {'it is' if len(ranks) == 1 else 'they are'}\n{lines}"
+    return f"  stacks   of {'this rank' if len(ranks) == 1 else 'these ranks'}\n{lines}"
 
 
 def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
     coordinates = ", ".join(f"{label}={index}" for label, index in mesh.shape.coordinates(rank).items())
     who = f"rank {rank} of {mesh.name}" + (f" ({coordinates})" if coordinates else "")
     if rank not in mesh.alive:
-        return f"{who} did not fail: it had ended before\n"
+        return f"{who} did not fail: its process had ended before\n"
     stacks = _stacks_of(incident, mesh, rank)
     if stacks is None:
-        return f"{who} did not fail; where it was then is not known: {incident.stacks_why or 'it was not asked'}\n"
+        return f"{who} did not fail; its stack is not known: {incident.stacks_why or 'stacks not collected'}\n"
     # The script may not have waited for it: it waits in a hang, or blocks others.
     waits = incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else Waits()
     found = MergedStacks(waits.waits, waits.waits_left_out, waits.unread, [stacks])
     lines = "".join(f"  {line}\n" for line in stack_lines(found)[1:])
     role = "did not fail"
     if incident.hang.keeps(mesh.mesh_id, rank):
-        role = f"keeps others waiting: {shown(incident.hang.text)}"
-    return f"{who} {role}; where it was then:\n{lines or _NOWHERE}"
+        role = f"blocks other ranks: {shown(incident.hang.text)}"
+    return f"{who} {role}; its stack at that time:\n{lines or _NOWHERE}"
 
 
 def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> MergedMesh | None:

@@ -166,7 +166,7 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
     headline = f"{remote.type}: {remote.message}".strip().partition("\n")[0]
     *_, (cause, _) = [(error, None), *references(error)]
     if cause is not error:
-        headline += f", because of: {text_of(cause).partition(chr(10))[0]}"
+        headline += f", caused by: {text_of(cause).partition(chr(10))[0]}"
     record = FailureRecord(
         exception=capture(error),
         host=os.uname().nodename,

@@ -60,21 +60,21 @@ def read(path: Path) -> LeftBehind | None:
     """Return the content of a file; None if there is no file. Never raises."""
     try:
         if path.stat().st_size > _READ_MAX:
-            return LeftBehind(problem="it is too large")
+            return LeftBehind(problem="the file is too large")
         text = path.read_text(encoding="utf-8", errors="backslashreplace")
     except FileNotFoundError:
         return None
     except OSError as error:
-        return LeftBehind(problem=f"it cannot be read: {error.strerror}")
+        return LeftBehind(problem=f"the file cannot be read: {error.strerror}")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return LeftBehind(cap(text, _MESSAGE_MAX), problem="it is cut off, or not an error file")
+        return LeftBehind(cap(text, _MESSAGE_MAX), problem="the file is cut off, or not an error file")
     message = document.get("message") if isinstance(document, dict) else None
     if isinstance(message, str):
         return LeftBehind(cap(message, _STACK_MAX), timestamp=_seconds(document.get("timestamp")))
     if not isinstance(message, dict):
-        return LeftBehind(cap(text, _MESSAGE_MAX), problem="it is not a valid error file")
+        return LeftBehind(cap(text, _MESSAGE_MAX), problem="not a valid error file")
     more = message.get("extraInfo")
     more = more if isinstance(more, dict) else {}
     stack = more.get("py_callstack", "")

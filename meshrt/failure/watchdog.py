@@ -73,7 +73,7 @@ class Watchdog:
                 where = "\n".join([*lines[:_LINES], *left_out])
                 kept = stacks.standstill(keys)
                 why = f"; {kept.text}" if kept is not None else ""
-                self._services.announce(f"watchdog: {overdue}{why}; where they are:\n{where}")
+                self._services.announce(f"watchdog: {overdue}{why}; stacks of these ranks:\n{where}")
 
         # All ranks are asked: any of them may block those that wait.
         everybody = {mesh.mesh_id: mesh.alive for mesh in self._services.meshes()}

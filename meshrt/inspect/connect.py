@@ -63,7 +63,7 @@ def _chosen(wanted: int | str | None) -> Program:
         return chosen
     if wanted is None:
         raise UsageError("no other meshrt program of this user is running on this machine")
-    raise UsageError(f"program {wanted} is that of this process: use the handles that it has, or get_or_spawn()")
+    raise UsageError(f"program {wanted} is the program of this process: use its own handles, or get_or_spawn()")
 
 
 def _several(found: Sequence[Program]) -> str:
@@ -122,7 +122,7 @@ class RunningProgram:
             raise UsageError(f"{self._connection.name} has no actor {name!r}; it has {names}")
         if len(found) > 1:
             labels = " or ".join(dict.fromkeys(f"{each.name}@{each.mesh}" for each in found))
-            raise UsageError(f"{self._connection.name} has {len(found)} actors {name!r}; say {labels}")
+            raise UsageError(f"{self._connection.name} has {len(found)} actors {name!r}; name one: {labels}")
         return self._mesh(found[0], cls)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class RunningProgram:
         there = class_of(self._ask(DescribeActor(facts.mesh, view.ndslice[0], facts.name)))
         missing = sorted(endpoints_of(cls).keys() - endpoints_of(there).keys()) if cls is not None else ()
         if cls is not None and missing:
-            raise UsageError(f"{facts.name} is a {there.__qualname__} there, without the endpoint {missing[0]!r}")
+            raise UsageError(f"{facts.name} is a {there.__qualname__} there, and lacks the endpoint {missing[0]!r}")
         address = MeshAddress(tuple(facts.hosts), len(whole))
         target = Target(facts.mesh, facts.name, address, view, whole, _unknown, self._foreign)
         return ActorMesh(cls or there, target, None)
@@ -158,7 +158,7 @@ class RunningProgram:
                 raise ConnectionError(connection.why_ended)
             return connection.tools.ask(operation)
         except ConnectionError as error:
-            raise Disconnected(connection.why_ended or str(error), "a question to it") from None
+            raise Disconnected(connection.why_ended or str(error), "a request to the program") from None
         except TimeoutError as error:
             raise MeshError(f"{connection.name}: {error}") from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from meshrt.errors import UsageError
-from meshrt.show.status import CommandUsageError
+from meshrt.show.status import CommandUsageError, complain
 from meshrt.show.text import cut, since
 from meshrt.transport.directories import ended_run, failed, in_use, runs
 from meshrt.transport.tools import Program, programs
@@ -122,13 +122,13 @@ def choose(wanted: str, *, how: str, asks: bool = True, ranks: bool = False) -> 
     if not (asks and sys.stdin and sys.stdin.isatty()):
         raise NoProgram(f"several programs are running; choose one with {how}", found)
     while True:
-        answer = input("which one? ").strip()
+        answer = input("which program? ").strip()
         if answer.isdigit() and 0 < int(answer) <= len(found):
             return found[int(answer) - 1]
         picked = named(answer, found)
         if picked is not None:
             return picked
-        print(f"a number from 1 to {len(found)}, or a pid", file=sys.stderr)
+        print(f"expected a number from 1 to {len(found)}, or a pid", file=sys.stderr)
 
 
 def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram:
@@ -140,7 +140,7 @@ def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram
     if found:
         running = f"name one by its id or its pid: {running}"
     what = f"PID {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
-    rank = f" (a rank is --ranks {wanted})" if ranks and wanted.isdigit() and len(wanted) < 5 else ""
+    rank = f" (to select a rank: --ranks {wanted})" if ranks and wanted.isdigit() and len(wanted) < 5 else ""
     return NoProgram(f"{what} is not a meshrt program{rank}; {running}", found)
 
 
@@ -169,9 +169,9 @@ def telling_slow(program: Program) -> Iterator[None]:
     def tell() -> None:
         if not program.via and not psutil.pid_exists(program.pid):
             return  # the connection reports this
-        go_on = f"a signal has stopped it; kill -CONT {program.pid} resumes it"
-        why = go_on if stopped_by_signal(program) else "is the machine busy?"
-        print(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends this", file=sys.stderr)
+        go_on = f"stopped by a signal; kill -CONT {program.pid} resumes it"
+        why = go_on if stopped_by_signal(program) else "its machine may be busy"
+        complain(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends the wait", named=True)
 
     slow = threading.Timer(SLOW_SECONDS, tell)
     slow.daemon = True

@@ -89,7 +89,7 @@ def _why(pid: int, said: str) -> str:
         return may_look(pid)
     if not python:
         return f"PID {pid} is not a Python process"
-    reason = next((line for line in said.splitlines() if line.strip()), "it says nothing")
+    reason = next((line for line in said.splitlines() if line.strip()), "no message")
     return f"PID {pid}: py-spy cannot read its Python {python}: {reason.removeprefix('Error: ')}"
 
 

@@ -146,7 +146,7 @@ class Sampler:
         if own.state == BLOCKED and not in_user_code and actor.exits:
             own.waits = f"its exit, by {actor.exits}"
         if not own.endpoint and not in_user_code:
-            own.state, own.waits = IDLE, f"owes the answer of {_calls(actor.owes)}" if actor.owes else ""
+            own.state, own.waits = IDLE, f"has not sent the answer of {_calls(actor.owes)}" if actor.owes else ""
             own.stack = own.stack if verbose else []
         for task in tasks.values():
             stack = entries_of(task.stack, verbose=verbose)[0]

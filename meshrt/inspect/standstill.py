@@ -162,7 +162,7 @@ class _Words:
 
     def late(self, wait: Wait, late: list[Key]) -> str:
         """Say who has not entered a collective, and where they are if that is one place."""
-        return self._have_not(late, f"entered {wait.endpoint}, in which others wait for {wait.seconds:.0f} s")
+        return self._have_not(late, f"entered {wait.endpoint}, in which others have waited for {wait.seconds:.0f} s")
 
     def owes(self, wait: Wait, owing: list[Key]) -> str:
         """Say who has not answered, and where they are if that is one place."""

@@ -11,7 +11,7 @@
                                         |    data = self.sock.recv(n)
        2/64  17-18                      |- next  data.py:30
                                         ...
-      likely culprits: 17-18,42,51 (not where the other 60 are)
+      likely culprits: 17-18,42,51 (at another place than the other 60)
 
 Ranks are shown where they change: a line without them belongs to those of the line above.
 """
@@ -71,7 +71,7 @@ def render_stacks(
     if waits:
         further += ["who waits for whom", *(f"  {line}" for line in waits)]
     if stacks.script:
-        further.append(f"no rank has anything to do: the script is at {stacks.script}")
+        further.append(f"all ranks are idle: the script is at {stacks.script}")
     if stacks.left_out:
         further.append(f"{_count(stacks.left_out, 'further mesh', 'es')} left out: name an actor or fewer ranks")
     return "\n".join([*lines, *(part for line in further for part in broken(line, columns, _FURTHER))])
@@ -110,8 +110,8 @@ class _Mesh:
         culprits = mesh.culprits
         if 0 < culprits.count < self._total:  # of stacks that were narrowed to them, there are no others
             others = self._total - culprits.count
-            where = f"other {others} are" if others > 1 else "other one is"
-            yield from broken(f"  likely culprits: {_set(culprits)} (not where the {where})", self._columns, _FURTHER)
+            where = f"at another place than the other {others if others > 1 else 'one'}"
+            yield from broken(f"  likely culprits: {_set(culprits)} ({where})", self._columns, _FURTHER)
 
     def _tree(self, tree: StackTree) -> Iterable[str]:
         label = tree.label

@@ -134,7 +134,7 @@ class Stacks:
             self._add_record(mesh, record, ranks)
         why = f"does not answer: {silence(group.state)}" if group.state else silence(group.state)
         if group.state == "busy" and not records:
-            why += ", and no stack of it is known"
+            why += "; its stack is not known"
         mesh.without.setdefault(("silent", why), set()).update(ranks)
 
     def _add_record(

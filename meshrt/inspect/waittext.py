@@ -104,7 +104,7 @@ def _unread(errors: Iterable[UnreadError], names: Mapping[str, str]) -> list[Unr
     for (mesh_id, actor, endpoint, error), raised in list(found.items())[-_UNREAD:]:
         ranks = sorted(set(raised))
         where = f"{names.get(mesh_id) or mesh_id} {_named(fold_ranks(ranks), len(ranks))}"
-        text = f"an error that nobody has read: {actor}.{endpoint}() raised on {where}: {error}"
+        text = f"unread error: {actor}.{endpoint}() raised on {where}: {error}"
         told.append(Unread(mesh_id, actor, ranks, len(ranks), endpoint, error, text))
     return told
 
@@ -117,7 +117,7 @@ def _parties(keys: Iterable[Key]) -> list[Party]:
 def _mismatch(found: Mismatch) -> WaitChain:
     parties = ", ".join(f"{_named(fold_ranks(ranks), len(ranks))} in {what}" for what, ranks in found.parties.items())
     return WaitChain(
-        f"{parties}: a mismatch of {found.collective}{_for(found.seconds)}",
+        f"{parties}: {_for(found.seconds, f'mismatch of {found.collective}')}",
         cycle=False,
         mismatch=True,
         since=round(found.seconds, 3),
@@ -163,11 +163,11 @@ class _Words:
         words += [f"which waits for {self._of(step)}" for step in steps]
         text = ", ".join(words)
         if chain.cycle:
-            port = ", unless another thread takes from the port" if chain.has_port else ""
-            text = f"{text}: a cycle{_for(chain.seconds)}{port}{_until(chain.left)}"
-            return f"{text}{self._others(chain, 'in a cycle like it')}"
-        duration = _for(chain.seconds) if chain.heads == [SCRIPT] and chain.seconds >= CERTAIN_SECONDS else ""
-        return f"{text}{_ending(chain)}{self._others(chain, 'alike')}{duration}"
+            port = ", unless another thread receives from the port" if chain.has_port else ""
+            text = f"{text}: {_for(chain.seconds, 'cycle')}{port}{_until(chain.left)}"
+            return f"{text}{self._others(chain, 'in a similar cycle')}"
+        lasts = f", for {chain.seconds:.0f} s" * (chain.heads == [SCRIPT] and chain.seconds >= CERTAIN_SECONDS)
+        return f"{text}{_ending(chain)}{self._others(chain, 'alike')}{lasts}"
 
     def _who(self, keys: Sequence[Key]) -> str:
         if keys[0] == SCRIPT:
@@ -192,9 +192,9 @@ class _Words:
         if not wait.ranks:
             return "a message to a port"
         if next(targets_of(wait)) == SCRIPT:
-            return "the script to take messages from its port"
+            return "the script to receive messages from its port"
         label = f"{self._label(wait.mesh_id, wait.actor)} " if wait.actor else ""
-        return f"{label}{_named(fold_ranks(wait.ranks), wait.count)} to take messages from its port"
+        return f"{label}{_named(fold_ranks(wait.ranks), wait.count)} to receive messages from its port"
 
     def _label(self, mesh_id: str, actor: str) -> str:
         if [other for _, other in self._actors].count(actor) == 1:
@@ -217,10 +217,10 @@ def _at(chain: Chain) -> str:
     return f" ({', '.join(shown)})" if shown else ""
 
 
-def _for(seconds: float) -> str:
+def _for(seconds: float, what: str) -> str:
     if seconds >= CERTAIN_SECONDS:
-        return f", for {seconds:.0f} s"
-    return f" if it stays: it is seen for less than {CERTAIN_SECONDS:g} s"
+        return f"a {what}, for {seconds:.0f} s"
+    return f"a possible {what}, seen for less than {CERTAIN_SECONDS:g} s"
 
 
 def _until(left: float | None) -> str:

@@ -47,7 +47,7 @@ def memory(
     """
     program = own_program()
     if program is None:
-        raise UsageError("memory() looks at the ranks of its own script; expected a mesh, and to be called there")
+        raise UsageError("memory() shows the ranks of its own script; expected a call in a script that has a mesh")
     if not isinstance(variables, bool | str):
         raise UsageError(f"variables is {variables!r}; expected True, False, or the name of a variable")
     look = LookAtMemory(

@@ -74,7 +74,7 @@ def check(arguments: Values) -> None:
     asked = asked or any(given[name] is not None for name in ("holders", "budget", "watch", "save"))
     if given["open"] is not None and asked:
         raise UsageError(
-            "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, --holders, --frames, "
+            "--open shows a file as it was saved; expected --open without RUN, ACTOR, --ranks, --holders, --frames, "
             "--exact, --budget, --watch, --save and the name of a variable"
         )
     by = given["by"]
@@ -88,21 +88,18 @@ def check(arguments: Values) -> None:
     given["refs"] = given["refs"] or given["holders"] is not None or by == OF_REFERENCES
     if given["format"] != "json":  # JSON has all rows beside the groups
         if by == OF_REFERENCES and given["vars"]:
-            raise UsageError(f"--by {by} adds up what is in shared memory; expected it without --vars")
+            raise UsageError(f"--by {by} adds up references in shared memory; expected --by {by} without --vars")
         if by in OF_VARIABLES and given["refs"]:
-            raise UsageError(f"--by {by} adds up variables; expected it without --refs and --holders")
+            raise UsageError(f"--by {by} adds up variables; expected --by {by} without --refs and --holders")
     if given["watch"] is not None and given["save"] is not None:
         raise UsageError("--watch cannot be combined with --save; use --save alone, for a later --diff")
     if given["exact"] and given["budget"] is not None:
-        raise UsageError("--exact cannot be combined with --budget: it has no limit")
+        raise UsageError("--exact cannot be combined with --budget: --exact has no time limit")
     if given["budget"] is not None and not 0 <= given["budget"] < float("inf"):
         raise UsageError(f"--budget takes milliseconds, 0 or more, not {given['budget']:g}")
     growing = given["watch"] is not None or given["diff"] is not None
     if given["sort"] == "growth" and not growing:
-        raise UsageError(
-            "growth is seen with --diff or --watch of meshrt memory, in a shell; "
-            "expected one of them beside --sort growth"
-        )
+        raise UsageError("--sort growth needs --diff or --watch of meshrt memory, in a shell")
     given["look"] = Look(
         by,
         given["sort"] or ("growth" if growing else "size"),
@@ -174,7 +171,7 @@ def _kept(given: Arguments) -> Document:
     document = read(given["open"])
     for table, option, wanted in (("variables", "--vars", given["vars"]), ("references", "--refs", given["refs"])):
         if wanted and getattr(document, table) is None:
-            raise UsageError(f"{given['open']} was kept without {option}: there are no {table} in it")
+            raise UsageError(f"{given['open']} was saved without {option}: it contains no {table}")
     return document
 
 
@@ -183,7 +180,7 @@ def _first(connection: Connection, given: Arguments, *, in_shell: bool) -> Docum
         document = _ask(connection, given, _budget(given))
     except UsageError as error:
         if given["taken"] and given["taken"] == given["actor"]:
-            raise UsageError(f"--vars {given['taken']}: no variable ({_VARIABLES}), no program; {error}") from error
+            raise UsageError(f"--vars {given['taken']}: not a variable ({_VARIABLES}) or program; {error}") from error
         if in_shell and not given["named"] and given["actor"] in given["words"]:
             raise UsageError(f"no meshrt program {given['actor']!r} is running, and {error}") from error
         raise

@@ -66,7 +66,7 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
             if not nearer:
                 what = f"{each.where} ({type_name(each.value)})"
                 if not inside:
-                    return f"{what} cannot be opened: there are no variables in it, so no {name!r}"
+                    return f"{what} cannot be opened: it contains no variables, and no {name!r}"
                 return f"{what} contains no {name!r}{_instead(name, [child.where for child in inside])}"
             each = nearer[0]
         opened.append(each)

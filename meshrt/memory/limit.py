@@ -66,7 +66,7 @@ class Limit:
     def __init__(self, services: RankServices, count: int) -> None:
         used = private(services.pid)
         if used + _SLACK > count:
-            has = f"a rank has {amount(used)} before its actor is made; expected {amount(used + _SLACK)} at least"
+            has = f"a rank uses {amount(used)} before its actor is created; expected at least {amount(used + _SLACK)}"
             print(f"meshrt: MESHRT_MEMORY_LIMIT is {amount(count)}, and {has}", file=sys.stderr)
             raise SystemExit(1)
         self._services = services
@@ -116,7 +116,7 @@ class Limit:
     def _raised(self, call: EndpointCall, error: BaseException) -> None:
         """Write a file about a MemoryError. On the actor's thread, before its frames unwind."""
         if isinstance(error, MemoryError):
-            self._write("has asked for more than", _locals(call, error), _ROOM, None)
+            self._write("has tried to allocate more than", _locals(call, error), _ROOM, None)
 
     def _write(self, how: str, variables: Iterable[Variable], room: int, objects: int | None) -> None:
         limit = f"its MESHRT_MEMORY_LIMIT ({amount(self._count)})"
@@ -131,9 +131,9 @@ class Limit:
             try:
                 document = self._document(f"{how} {limit}", variables, objects)
                 path = services.keep_file(name, to_text(plain(document)), durable=True)
-                text = f"what it holds: meshrt memory --open {path}"
+                text = f"to show its memory: meshrt memory --open {path}"
             except (MeshError, OSError, MemoryError) as error:
-                text = f"what it holds could not be written: {type(error).__name__} {error}"
+                text = f"the view of its memory could not be written: {type(error).__name__} {error}"
             finally:
                 self._rest(private(services.pid))
         print(f"meshrt: rank {services.rank} of {services.mesh_name} {how} {limit}; {text}", file=sys.stderr)

@@ -107,12 +107,12 @@ def store_totals(document: Document, look: Look) -> list[str]:
         in_files = store.files or 0  # a view of an earlier version does not contain it
         if not store.committed and not in_files:
             continue
-        line = f"shared memory of {store.host}: {amount(store.committed, look.units)} taken of "
+        line = f"shared memory of {store.host}: {amount(store.committed, look.units)} used of "
         line += f"{amount(store.limit, look.units)} (MESHRT_STORE_LIMIT)"
         line += f", and {amount(in_files, look.units)} in files" if in_files else ""
         fetched = store.fetched
         if fetched.count:
-            line += f"; {amount(fetched.bytes, look.units)} in {fetched.count} came from other machines so far"
+            line += f"; {amount(fetched.bytes, look.units)} fetched from other machines (objects: {fetched.count})"
         rows = [row for row in document.references or () if row.host == store.host]
         if rows:
             unique = sum(map(_size, rows))
@@ -151,8 +151,8 @@ def holders_without(document: Document) -> list[str]:
     """Return lines about processes that hold a reference in no variable that was found, with the probable reason."""
     found = {(row.mesh_id, rank) for row in document.holding or () for rank in row.ranks}
     counted = "" if document.holding_exact else " that was counted (--exact counts all)"
-    nowhere = f"in no variable{counted}: a local of an endpoint or of the script, or on its way"
-    unchosen = "not asked, as others were chosen"
+    nowhere = f"in no variable{counted}: in a local variable of an endpoint or of the script, or in transit"
+    unchosen = "not asked: not in the selection"
     why = {int(pid): unchosen for pid in document.holders}
     asked = {}
     for rank in document.ranks:
@@ -164,7 +164,7 @@ def holders_without(document: Document) -> list[str]:
             asked[process.pid] = ("", -1)
             why[process.pid] = unchosen if document.chosen else nowhere
         else:
-            why[process.pid] = "of a host agent: for other ranks"
+            why[process.pid] = "held by a host agent, for other ranks"
     reasons: dict[str, list[int]] = {}
     lines = []
     names = _holder_names(document)
@@ -172,8 +172,8 @@ def holders_without(document: Document) -> list[str]:
     for row in references:
         others = [pid for pid, _ in row.holders if pid < 0]
         if others:
-            lines.append(f"{_named(others, _with_hosts(row, document, names))}: for ranks there, which are named above")
+            lines.append(f"{_named(others, _with_hosts(row, document, names))}: held for ranks there (see above)")
     for pid in dict.fromkeys(pid for row in references for pid, _ in row.holders if pid >= 0):
         if asked.get(pid) not in found:
-            reasons.setdefault(why.get(pid, "of no rank that runs now"), []).append(pid)
+            reasons.setdefault(why.get(pid, "not the process of a running rank"), []).append(pid)
     return [*dict.fromkeys(lines), *(f"{_named(pids, names)}: {text}" for text, pids in reasons.items())]

@@ -219,7 +219,7 @@ class Looking:
             if left > 0:
                 groups += await gather_all(self._services, wave, operation, left, stack_suffices=True)
             else:
-                why = f"was not asked: the others took {seconds:g} s"
+                why = f"not measured: the other ranks used the time limit of {seconds:g} s"
                 groups += [Unanswered(mesh_id, tuple(ranks), "refused", why) for mesh_id, ranks in wave.items()]
             hosts = {host: members[_AT_ONCE:] for host, members in hosts.items()}
         return groups
@@ -244,7 +244,7 @@ class Looking:
         if group.mesh_id:
             for rank in group.ranks:
                 known = self._whom.doing(group.mesh_id, rank)
-                self._silent[group.mesh_id, rank] = replace(known, note=f"it has no {self._asked.opened}")
+                self._silent[group.mesh_id, rank] = replace(known, note=f"has no {self._asked.opened}")
 
     def _row(self, mesh: MeshFacts, rank: int, held: Held) -> WireRank:
         """Return the row of a rank."""

@@ -252,7 +252,7 @@ def _beyond(document: Document, look: Look) -> list[str]:
         size = _span([beyond.bytes for beyond in told], look)
         bound = "" if all(beyond.exact is not False for beyond in told) else ">= "
         those = f"each of {len(told)} ranks" if len(told) > 1 else f"one {whose}" if whose == "rank" else whose
-        lines.append(f"+{count} more of {those}, {bound}{size} there: too many, or not counted in time, for a row each")
+        lines.append(f"+{count} more of {those}, {bound}{size} there: too many for a row each, or not counted in time")
     return lines
 
 

@@ -30,7 +30,7 @@ def totals(document: Document, look: Look) -> list[str]:
 
     lines = [f"{_of_ranks(sums, shown)}{_of_runtime(document, shown)}"]
     if sums.without_pss:
-        lines.append(f"the PSS of {counted(sums.without_pss)} has not come in time")
+        lines.append(f"the PSS of {counted(sums.without_pss)} is missing: no answer in time")
     if sums.devices:
         lines += device_totals(sums.devices, look.units)
     lines += store_totals(document, look)
@@ -40,21 +40,19 @@ def totals(document: Document, look: Look) -> list[str]:
         ended = [*(document.ended or ()), *_ended_references(document)]
         lines.append(
             growth_of_ranks(document, "growth", f"in {since(document.since, document.time)}", look.units)
-            + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
+            + (f"; no longer there: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
         )
         restarted = [row.rank for row in document.ranks if row.restarted]
         if restarted:
-            which = f"{counted(len(restarted))} ({fold_ranks(restarted)})"
-            lines.append(f"started again since then: {which}; how much more they have than before is not known")
+            lines.append(
+                f"started again: {counted(len(restarted))} ({fold_ranks(restarted)}); their growth is not known"
+            )
     lines += [
-        f"the view to compare with was kept without {_KEPT_BY[table]}: how {table} have grown is not known"
+        f"the view to compare with was saved without {_KEPT_BY[table]}: the growth of {table} is not known"
         for table in document.not_compared or ()
     ]
     if document.since_run is not None:
-        lines.append(
-            f"compared with another run of the program, {document.since_run}: ranks are taken for the same where "
-            "their meshes have the same name"
-        )
+        lines.append(f"compared with run {document.since_run}: ranks are matched by mesh name and rank number")
     return lines
 
 
@@ -70,7 +68,7 @@ def growth_of_ranks(document: Document, word: str, when: str, units: str) -> str
     if not known:
         return f"growth of ranks {when}: not known"
     which = "all ranks" if len(known) == len(living) else f"{len(known)} of {len(living)} ranks"
-    each = ": what several hold in shared memory counts for each" if any(row.store_held for row in known) else ""
+    each = ": shared memory is counted for each rank that holds it" if any(row.store_held for row in known) else ""
     total = change(growth_of(document.totals, word), units)
     return f"growth of {which} {when}: {total} (summed over ranks{each})"
 
@@ -80,8 +78,8 @@ def _of_ranks(sums: Totals, shown: Callable[[int], str]) -> str:
     unknown = sums.without_rss or 0  # a view of an earlier version does not contain it
     if unknown:
         if unknown == sums.ranks:
-            return f"{count}: what they have in memory is not known"
-        count = f"{sums.ranks - unknown} of {count} (of the others it is not known)"
+            return f"{count}: their memory is not known"
+        count = f"{sums.ranks - unknown} of {count} (the memory of the others is not known)"
     swap = f", swap {shown(sums.swap)}" if sums.swap else ""
     return f"{count}: {shown(sums.pss)} PSS (each page once), {shown(sums.rss)} RSS (summed over ranks){swap}"
 
@@ -97,14 +95,14 @@ def _of_runtime(document: Document, shown: Callable[[int], str]) -> str:
 
 def _ended_references(document: Document) -> list[str]:
     rows = [row for row in document.references_ended or () if row.growth]
-    return [f"what {row.site} had put" if row.site else f"an {row.kind}" for row in rows]
+    return [f"the object put at {row.site}" if row.site else f"an {row.kind}" for row in rows]
 
 
 def _variables_totals(document: Document, told: TotalsOfVariables, shown: Callable[[int], str]) -> list[str]:
     shared = f"{shown(told.shmem)} mapped shared memory, " if told.shmem else ""
     bound, rest = ("", "") if told.exact else (">= ", "up to ")
     # Bytes that were not counted may be in a variable: the text must not send the user elsewhere.
-    nowhere = "what no variable reaches" if told.exact else "and what --exact would count"
+    nowhere = "memory that no variable reaches" if told.exact else "and memory that only --exact counts"
     lines = []
     if told.ranks and document.opened:
         lines = [f"{document.opened} of {counted(told.ranks)}: {bound}{shown(told.unique)} summed over ranks"]

@@ -301,7 +301,7 @@ class Walk:
             try:
                 memory = self._kinds.buffers.memory(kind.how, each)
             except Exception as error:  # closed, or its memory cannot be read
-                why = f"a {class_name(each)} does not tell: {class_name(error)}"
+                why = f"size of a {class_name(each)} unknown: {class_name(error)}"
                 memory = Memory(kind.sizeof(each), None, 0, unknown=why)
             self._hidden = self._hidden or memory.unknown
             self._count(memory.own + kind.head, 1, holder)

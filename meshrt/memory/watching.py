@@ -56,12 +56,12 @@ class Pace:
         words = []
         if self._left is not None:
             more = self.milliseconds if self._adapts and self.milliseconds != self._left else None
-            then = f"the next look has {more:g} ms" if more else "how they grow is not known: see --budget, --exact"
+            then = f"the next look has {more:g} ms" if more else "their growth is not known: see --budget, --exact"
             words.append(f"{self._left:g} ms per rank were not enough for all variables; {then}")
         if self.seconds > self._every:
             words.append(
-                f"counting took {self._took * 1000:.0f} ms of a rank: next look in {self.seconds:.1f} s, which is "
-                f"{SHARE:.0%} of its time"
+                f"counting took {self._took * 1000:.0f} ms of a rank: next look in {self.seconds:.1f} s, so that "
+                f"counting uses {SHARE:.0%} of its time"
             )
         return "\n".join(words)
 

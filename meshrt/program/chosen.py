@@ -59,7 +59,7 @@ def choose(targets: Targets, actor: str, ranks: str) -> Chosen:
     """
     found = targets.by_mesh(actor, ranks)
     if not found and (actor or ranks):
-        raise UsageError("no rank can be selected: nothing runs")
+        raise UsageError("no rank can be selected: no rank runs")
     states = _states_of_ranks(targets)
     return Chosen(found, lambda mesh_id, rank: states.get((mesh_id, rank), State(IDLE)))
 

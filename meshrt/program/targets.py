@@ -176,7 +176,7 @@ class Targets:
         actors = [actor for actor in self.actors() if not actor.thread]
         if len(actors) != 1:
             labels = " or ".join(sorted(actor.label for actor in actors))
-            raise UsageError(f"which actor? say {labels}, in front of the ranks" if labels else "there is no actor yet")
+            raise UsageError(f"name the actor before the ranks: {labels}" if labels else "there is no actor yet")
         return actors[0]
 
     def actor(self, text: str, *, any_thread: bool = False, words: Sequence[str] = ()) -> Actor:
@@ -215,7 +215,7 @@ class Targets:
             stopped = [each for each in found if self._views(each)]
             if len(stopped) != 1:
                 labels = " or ".join(actor.label for actor in found)
-                raise UsageError(f"{len(found)} meshes have an actor {name!r}; say {labels}")
+                raise UsageError(f"{len(found)} meshes have an actor {name!r}; name one: {labels}")
             found = stopped
         return found[0]
 
@@ -371,16 +371,16 @@ def _of_mesh(name: str, actors: Sequence[Actor], meshes: Sequence[MeshFacts]) ->
     named = [mesh.mesh_id for mesh in meshes if name in (mesh.mesh_id, mesh.name)]
     found = [actor for actor in actors if actor.mesh.mesh_id in named and not actor.thread]
     if named and len(found) != 1:
-        labels = " or ".join(sorted(actor.label for actor in found))
-        raise UsageError(f"mesh {name} has {len(found) or 'no'} actors" + (f"; say {labels}" if found else " yet"))
+        hint = f"; name one: {' or '.join(sorted(actor.label for actor in found))}" if found else " yet"
+        raise UsageError(f"mesh {name} has {len(found) or 'no'} actors{hint}")
     return found
 
 
 def _unknown(text: str, actors: Sequence[Actor], words: Sequence[str] = ()) -> str:
     labels = [actor.label for actor in actors]
     if not labels:
-        return f"no actor {text!r}: nothing runs"
-    near = near_miss(text, [*labels, *words]) or (f"; a rank is written ranks({text});" if text.isdigit() else ";")
+        return f"no actor {text!r}: no actor runs"
+    near = near_miss(text, [*labels, *words]) or (f"; write a rank as ranks({text});" if text.isdigit() else ";")
     return f"no actor {text!r}{near} there are: {', '.join(sorted(labels))}"
 
 

@@ -176,7 +176,7 @@ class WaitGraph:
             return "waiting", "in a cycle"
         if key in waiting:
             beside = " in a concurrent endpoint, which blocks no other call" if waiting[key].beside else ""
-            return "waiting", f"waiting in turn{beside}"
+            return "waiting", f"also waiting{beside}"
         if key[:2] in self.ranks:
             return self.ranks[key[:2]]
         node = self.nodes.get(key)

@@ -44,7 +44,7 @@ NOT_RUNNING = (BLOCKED, STOPPED)
 _SILENCE = {
     "stopped": "its process was stopped by a signal (SIGCONT resumes it)",
     "busy": "C code holds its GIL",
-    "late": "no answer in time: it waits for a processor",
+    "late": "no answer in time: its process waits for processor time",
     "host": "the agent of its host does not answer",
 }
 

@@ -98,7 +98,7 @@ def refuse_to_overwrite(path: Path, schema: Schema) -> None:
     with path.open("rb") as file:
         begin = file.read(4096)
     if begin and f'"schema": "{schema.name}"'.encode() not in begin:
-        raise UsageError(f"{path} has other content than {schema.name} writes; --force overwrites it")
+        raise UsageError(f"{path} was not written by {schema.name}; --force overwrites it")
 
 
 def to_text(value: object, default: Callable[[object], str] | None = None) -> str:

@@ -14,7 +14,7 @@ from meshrt.inspect.programs import choose, command_of, named
 from meshrt.program.groups import by_key
 from meshrt.selection import counted
 from meshrt.show.records import refuse_to_overwrite
-from meshrt.show.status import ExitCode
+from meshrt.show.status import ExitCode, complain
 from meshrt.show.streams import write_out
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.session import MOST, Session
@@ -45,7 +45,7 @@ def show(given: Arguments) -> int:
 def _refuse_program(out: Path, run: str) -> None:
     """Raise UsageError if the place of the file has a program: the two were typed in the other order."""
     if not out.exists() and named(str(out), programs()) is not None:
-        raise UsageError(f"{out} is a program: the file comes first: meshrt timeline {run or 'OUT.json'} {out}")
+        raise UsageError(f"{out} is a program; the file comes first: meshrt timeline {run or 'OUT.json'} {out}")
 
 
 def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
@@ -56,8 +56,8 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
         count = session.begin(ranks)
         try:
             what = f"{counted(count)} of pid {program.pid}, {command_of(program)}"
-            print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # Ctrl-C may come now
-            how = _fetch_until(session, begun + seconds)
+            complain(f"recording {what}, for {seconds:g} s; Ctrl-C ends the recording", named=True)
+            how = _fetch_until(session, begun + seconds)  # Ctrl-C may come from the line above on
         except KeyboardInterrupt:
             how = "until Ctrl-C"
         took = time.monotonic() - begun
@@ -69,7 +69,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
     except (ConnectionError, TimeoutError) as error:
         if not session.collected.ranks():
             raise
-        end = "did not answer any more" if isinstance(error, TimeoutError) else "ended"
+        end = "stopped answering" if isinstance(error, TimeoutError) else "ended"
         took, how = time.monotonic() - begun, f"until the program {end}"
     finally:
         session.close()
@@ -87,7 +87,7 @@ def _fetch_until(session: Session, deadline: float) -> str:
     while not session.closed.is_set():
         more = session.fetch()
         if session.collected.spans >= MOST:
-            return f"until there were {MOST}"
+            return f"until {MOST} spans were recorded"
         left = deadline - time.monotonic()
         if left <= 0:
             return ""
@@ -110,16 +110,16 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     spans = sum(len(track.spans) + len(track.open) for track in tracks)
     lines = [
         f"{out}: {counted(spans, 'span')} of {counted(len(tracks))} in {took:.1f} s{f', {how}' if how else ''}"
-        + (f"; {cut} of them cut: began before, or had not ended" if cut else "")
+        + (f"; {cut} of them cut: they began before, or had not ended" if cut else "")
     ]
     dropped = sum(track.dropped for track in tracks)
     if dropped:
         names = [track.name for track in tracks if track.dropped]
-        lines.append(f"  {dropped} more were dropped, as they came faster than they were fetched: {_few(names)}")
+        lines.append(f"  {dropped} more spans were dropped: they were recorded faster than fetched: {_few(names)}")
     reasons = by_key((why, name) for name, why in collected.without.values())
-    lines += [f"  not (any more) recorded: {_few(names)}: {why}" for why, names in reasons.items()]
+    lines += [f"  not recorded, or not to the end: {_few(names)}: {why}" for why, names in reasons.items()]
     if not spans:
-        lines.append("  no endpoint ran meanwhile")
+        lines.append("  no endpoint ran during the recording")
     return "\n".join(lines)
 
 

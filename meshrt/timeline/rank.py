@@ -51,7 +51,7 @@ class RankTimelines:
     def _named(self, name: str) -> Recorder:
         recorder = self._recordings.get(name)
         if recorder is None:
-            raise MeshError("this rank has not been asked to record")
+            raise MeshError("this rank has no such recording")
         return recorder
 
 

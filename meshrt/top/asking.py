@@ -59,7 +59,7 @@ class Asking:
         found = self._connection.ask(Where(ranks=str(row.rank)), _DETAIL_SECONDS)
         meshes = [mesh for mesh in found.meshes if mesh.mesh_id == row.mesh_id]
         if not meshes:
-            return "no actor runs on it: there are no stacks to show"
+            return "no actor runs on this rank: there are no stacks to show"
         return escaped(render_stacks(MergedStacks(meshes=meshes)))
 
     def variables(self, row: Row) -> str:
@@ -72,16 +72,16 @@ class Asking:
         name = "" if row.mesh == row.mesh_id else row.mesh
         if self.program.via:
             logs = f"meshrt logs {self.program.run_id} --ranks {row.rank} --via {shlex.quote(self.program.via)}"
-            return f"its output is in files of its machine, which this shows: {logs}"
+            return f"the output of this rank is in files of its machine; to show it: {logs}"
         path = log_path(self.program.run_directory, name, row.mesh_id, row.rank)
         tail = tails({row.rank: path}, _LINES)[row.rank]
-        return escaped(tail.problem or tail.text) or f"it has printed nothing ({path})"
+        return escaped(tail.problem or tail.text) or f"no output yet ({path})"
 
     def how_to_enter(self, row: Row) -> list[str]:
         """Return the commands that give access to a rank, with what they do."""
         debugger = f"meshrt debug {self.program.pid}"
         if row.state == DEAD:
-            return [f"meshrt postmortem {self.program.run_id}    shows why, if it has failed"]
+            return [f"meshrt postmortem {self.program.run_id}    shows why, if the program has failed"]
         if row.state == NOT_ANSWERING and "signal" in row.note:
             return [f"kill -CONT {row.pid}    resumes it"]
         state = STOPPED if row.state in (STOPPED, POST_MORTEM) else "all"

@@ -131,34 +131,34 @@ COLUMNS: tuple[Column, ...] = (
         "state",
         lambda row: row.state,
         lambda row: WORST_FIRST.index(row.state),
-        "running; blocked: at one instruction, using no processor; stopped: in the debugger; post-mortem: there, after "
-        "an exception; not-answering: stopped by a signal, or C code holds its GIL; dead",
+        "running; blocked: at one instruction, using no processor; stopped: in the debugger; post-mortem: in the "
+        "debugger, after an exception; not-answering: stopped by a signal, or C code holds its GIL; dead",
     ),
     _amount(
         "cpu",
         lambda row: row.cpu,
         lambda row: f"{row.cpu:.0f}",
-        "of one processor, all threads of the process; processes that it has started are not counted",
+        "of one processor, all threads of the process; its child processes are not counted",
         title="CPU%",
     ),
-    _amount("rss", lambda row: row.rss, lambda row: _bytes(row.rss), "what it has in memory"),
-    _amount("swap", lambda row: row.swap, lambda row: _bytes(row.swap), "what is on disk", rare=True),
+    _amount("rss", lambda row: row.rss, lambda row: _bytes(row.rss), "resident memory of the process"),
+    _amount("swap", lambda row: row.swap, lambda row: _bytes(row.swap), "memory of the process in swap", rare=True),
     _amount(
         "growth",
         lambda row: row.growth,
         lambda row: change(row.growth),
-        "of RSS without shared memory, and of STORE, since the rank was first seen here (or x was pressed)",
+        "of RSS without shared memory, and of STORE, since the rank first appeared here, or since x was pressed",
         rare=True,
     ),
     _amount(
         "store",
         lambda row: row.store,
         lambda row: _bytes(row.store or None),
-        "in shared memory, its own and what it holds of others",
+        "shared memory of its own objects, and of objects of others that it holds",
         rare=True,
     ),
     _amount(
-        "gpu", lambda row: row.gpu, lambda row: _bytes(row.gpu), "what torch's allocator keeps on devices", rare=True
+        "gpu", lambda row: row.gpu, lambda row: _bytes(row.gpu), "memory of torch's allocator on devices", rare=True
     ),
     _amount(
         "calls",
@@ -171,16 +171,16 @@ COLUMNS: tuple[Column, ...] = (
         "queue",
         lambda row: row.queue,
         lambda row: f"{row.queue}{'+' * row.more}",
-        "messages that have come and wait: read, or, while an endpoint keeps its thread, in the sockets; 5+: or more. "
-        "What callers could not send yet is not among them",
+        "messages that have arrived and wait: read, or, while an endpoint keeps its thread, in the sockets; 5+: or "
+        "more. Messages that callers could not send yet are not counted",
     ),
-    _text("runs", _runs, lambda row: _runs(row) or None, "the endpoint that runs just now"),
+    _text("runs", _runs, lambda row: _runs(row) or None, "the endpoint that runs now"),
     Column(
         "note",
         "NOTE",
         _note,
         lambda row: (row.note or row.place) or None,
-        "where it is, why it is in its state, and since when",
+        "its place in the code, the reason for its state, and since when",
     ),
 )
 

@@ -33,7 +33,7 @@ def show(given: Arguments) -> int:
         _need("textual", *(("textual_serve",) if given["serve"] else ()))
     sorting = Sorting(given["sort"], given["reverse"])
     if not given["once"] and not given["serve"] and not _has_screen():
-        raise UsageError("the screen needs a terminal; expected one, or --once, or --serve")
+        raise UsageError("the screen needs a terminal; expected a terminal, --once or --serve")
     program = choose(given["run"], how="meshrt top RUN", asks=not given["json"])
     if given["once"]:
         return _once(program, given, sorting)

@@ -64,10 +64,10 @@ def admits(hosts: list[str], origins: list[str], listens: str) -> str:
     host = hosts[0].lower()
     name = _name(host)
     if not (name == "localhost" or name.endswith(".localhost") or name == listens.lower() or _is_address(name)):
-        return f"this port is not known as {name!r}; open the address that meshrt top --serve has printed"
+        return f"the host name {name!r} is not allowed; open the address that meshrt top --serve has printed"
     for origin in origins:
         if origin.lower().partition("://")[2] != host:
-            return "a page of another site has asked for this"
+            return "the request comes from a page of another site"
     return ""
 
 
@@ -117,13 +117,13 @@ class _Server(Server):
 
     def tell(self, _where: str) -> None:
         """Print the address: the server listens."""
-        write_out(sys.stdout, f"{self.address}\nCtrl-C ends this; everyone who has the address sees the program\n")
+        write_out(sys.stdout, f"{self.address}\nCtrl-C ends this server; all who have the address see the program\n")
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.path.split("/")[1]
         if not hmac.compare_digest(given.encode(errors="replace"), self._secret.encode()):
-            raise web.HTTPForbidden(text="open the address that meshrt top --serve has printed, all of it")
+            raise web.HTTPForbidden(text="open the complete address that meshrt top --serve has printed")
         why = admits(request.headers.getall("Host", []), request.headers.getall("Origin", []), self.host)
         if why:
             raise web.HTTPForbidden(text=why)
@@ -151,4 +151,4 @@ def serve(program: Program, given: Arguments, host: str, port: int) -> None:
         if error.errno not in _CANNOT_LISTEN:
             raise
         why = os.strerror(error.errno)
-        raise OSError(f"port {port} of {host} cannot be listened at: {why}; --port and --host name another") from error
+        raise OSError(f"cannot listen on port {port} of {host}: {why}; choose another (--port, --host)") from error

@@ -125,7 +125,7 @@ def test_several_programs() -> None:
         with screen("-m", "meshrt.debug") as me:
             me.sees("which one?")
             me.types("7")
-            me.sees("a number from 1 to 2, or a pid", "which one?")
+            me.sees("expected a number from 1 to 2, or a pid", "which program?")
             me.types(str(other.pid))
             me.sees("nothing is stopped yet", "meshrt_dbg>")
             me.types("status")
@@ -142,8 +142,8 @@ def test_a_program_that_does_not_answer_is_waited_for_and_named() -> None:
         with screen("-m", "meshrt.debug") as me:
             try:
                 me.sees(
-                    f"process {other.pid} does not answer yet "
-                    f"(a signal has stopped it; kill -CONT {other.pid} resumes it); waiting, Ctrl-C ends this"
+                    f"meshrt debug: process {other.pid} does not answer yet "
+                    f"(stopped by a signal; kill -CONT {other.pid} resumes it); waiting, Ctrl-C ends the wait"
                 )
             finally:
                 other.send_signal(signal.SIGCONT)

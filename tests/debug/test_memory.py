@@ -52,7 +52,7 @@ def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh
     assert row(me("vars --by type"), "bytearray").startswith("bytearray 1 = 3.0 MiB")
     assert "DTYPE" in me("memory --by dtype") and "VARIABLE" in me("memory --vars --exact") and me.ok
     for line, complaint in (
-        ("vars --sort growth", "growth is seen with --diff or --watch of meshrt memory, in a shell"),
+        ("vars --sort growth", "--sort growth needs --diff or --watch of meshrt memory, in a shell"),
         ("vars --by callsite", "memory --by callsite"),
         ("vars --by nothing", "expected one of host, actor, type, dtype, rank"),
         ("memory -n 0", "expected 1 or more"),

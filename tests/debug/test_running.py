@@ -82,7 +82,7 @@ def test_where_merges_stacks_and_names_the_odd_rank() -> None:
         text = me.until("where", f"working.py:{line_of('recv')}", f"working.py:{line_of('queue')}", "7/8")
         assert text.index("recv") < text.index("queue")
         assert "1/8" in text
-        assert text.splitlines()[-1] == "  likely culprits: 5 (hosts=1, gpus=1) (not where the other 7 are)"
+        assert text.splitlines()[-1] == "  likely culprits: 5 (hosts=1, gpus=1) (at another place than the other 7)"
         only = me("where worker ranks(hosts=1)")
         assert "3/4" in only
         assert "meshrt" not in only.replace("meshrt_dbg", "")

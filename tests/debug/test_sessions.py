@@ -168,7 +168,7 @@ def test_two_meshes_with_one_actor_name() -> None:
             me.wait("debugee@left")
             me.wait("debugee@right")
             assert me("list").count("| debugee@left  |") == 2
-            assert "2 meshes have an actor 'debugee'; say debugee@left or debugee@right" in me("attach debugee 0")
+            assert "2 meshes have an actor 'debugee'; name one: debugee@left or debugee@right" in me("attach debugee 0")
             assert me("cast debugee@right ranks(:) p value") == "[0-1] 2\n"
             me("attach debugee@left 1")
             assert me("p value") == "1\n"

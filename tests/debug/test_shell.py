@@ -243,7 +243,7 @@ def test_one_program_of_several() -> None:
         begin = program["program"][:4]
         assert "no actor 'trainer'" in meshrt("p", "-p", begin, "trainer", "self.x", code=2)
         done = run_python("-m", "meshrt", "postmortem", program["program"])
-        assert done.returncode == 1 and f"(pid {other.pid}) still runs, and has left no failure" in done.stderr
+        assert done.returncode == 1 and f"(pid {other.pid}) still runs, and no failure is recorded" in done.stderr
 
 
 def test_no_lines_of_one_that_has_ended(tmp_path: Path) -> None:

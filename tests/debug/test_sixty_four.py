@@ -50,7 +50,7 @@ def test_sixty_four_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert where.startswith("64 ranks of mesh1\n")
         assert f"56/64  {REST}" in where
         assert "8/64  hosts=*, gpus=3 " in where
-        assert where.splitlines()[-1] == "  likely culprits: hosts=*, gpus=3 (not where the other 56 are)"
+        assert where.splitlines()[-1] == "  likely culprits: hosts=*, gpus=3 (at another place than the other 56)"
 
         assert me("cast w ranks(:) p weights") == (
             "[0-63] ndarray 4x4 float64, min 0 [0], max 63 [63], mean 0 [0] to 63 [63], NaN on [13]\n(-v shows all)\n"

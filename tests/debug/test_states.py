@@ -78,7 +78,7 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
             assert f"2/5  gpus=2:5:2: does not answer: {STOPPED_BY_A_SIGNAL}" in where.replace("          ", "")
             assert "1 (gpus=1)  └ stopped in the debugger" in where
             assert "blocked" in where
-            assert "likely culprits: gpus=2:5:2 (not where the other 3 are)" in where
+            assert "likely culprits: gpus=2:5:2 (at another place than the other 3)" in where
             assert me("where w ranks(stopped)").startswith("1 rank of mesh1\n")
             assert "stopped in the debugger" in me.terminal.shown
             values = me("p w self.rank").splitlines()

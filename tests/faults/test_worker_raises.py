@@ -225,7 +225,8 @@ def test_the_last_words_of_an_agent_that_cannot_start_are_in_the_error(tmp_path:
         spawn_error, call_error = program.told("broken")
         lost = "rank 0 of mesh1 was lost with its host agent (its process exited with code 1)\nits last lines:\n"
         assert lost in spawn_error
-        assert "is gone (its process exited with code 1) (the call did not run)\nits last lines:\n" in call_error
+        assert " was lost with the agent of host " in call_error
+        assert " (its process exited with code 1) (the call did not run)\nits last lines:\n" in call_error
         assert all("  | SyntaxError: invalid syntax" in text for text in (spawn_error, call_error))
         assert program.told("alive") == [1, 1]
         assert program.ends() == 0

@@ -151,7 +151,7 @@ def test_the_root_cause_of_a_time_out_is_the_rank_that_is_late(tmp_path: Path) -
     done = run_python("-m", "meshrt", "run", "-n", "4", str(tmp_path / "train.py"), seconds=_SECONDS)
     assert done.returncode == 1
     root = done.stderr.partition("ROOT CAUSE")[2]
-    late = "main rank 2 has not entered collective #3 of default_pg, in which others have given up  [certain: "
+    late = "main rank 2 has not entered collective #3 of default_pg, in which others have failed  [certain: "
     assert root.strip().startswith(late) and "Timed out waiting 4000ms" in root
     assert "in time.sleep" in root
 
@@ -171,7 +171,7 @@ def test_the_time_out_of_a_data_loader_is_said_where_it_runs_on(tmp_path: Path) 
         wait_until(lambda: "_get_data" in job.meshrt("where", "-v"), _SECONDS, "it waits for a batch")
         job.meshrt("interrupt", "main")
         shown = job.meshrt("debug", "-c", "attach main 0", "-c", "detach")
-        line = "DataLoader: its time-out of 5 min 0 s has begun before the stop: meshrt does not hold that"
+        line = "DataLoader: its time-out of 5 min 0 s began before the stop; meshrt does not suspend it"
         assert line in shown
         job.meshrt("continue")
         stop.touch()

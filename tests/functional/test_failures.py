@@ -111,7 +111,7 @@ def test_one_rank_raises(tmp_path: Path) -> None:
     head, healthy, root = sections(done.stderr)
     assert "FAILED 1 of 4 ranks of train (n=4)" in head[0]
     # A busy machine takes a moment to ask them.
-    assert re.fullmatch(r"DID NOT FAIL  3 ranks; where they were (then|.* after the root):", healthy[0])
+    assert re.fullmatch(r"DID NOT FAIL  3 ranks; stacks (at that time|.* after the root cause):", healthy[0])
     assert re.search(r"3/3  0-1,3  step  .*train\.py:10 +blocked .* in time\.sleep", "\n".join(healthy))
     text = "\n".join(root)
     assert text.startswith("ROOT CAUSE  trainer rank 2 (n=2) on ") and "[certain: " in root[0]
@@ -126,7 +126,7 @@ def test_64_ranks_fail_alike(tmp_path: Path) -> None:
     code = "raise RuntimeError(f'no device {current_rank().rank}')"
     done = program(tmp_path, f"trainer.initialized.get()\ntrainer.everywhere.call({code!r}).get()", ranks=64)
     *_, root = sections(done.stderr)
-    assert root[0].startswith("ROOT CAUSE  all 64 ranks failed alike")
+    assert root[0].startswith("ROOT CAUSE  all 64 ranks failed in the same way")
     assert len(done.stderr.splitlines()) <= 40
 
 
@@ -162,8 +162,8 @@ def test_a_rank_that_calls_another_is_its_victim(tmp_path: Path) -> None:
     head, followed, *_, root = sections(done.stderr)
     # The first victim ends the script; the other may not have heard of it by then.
     assert "1 of 4 ranks of train" in head[0] and re.search("[12] of 2 ranks of eval", head[0])
-    assert re.fullmatch("FOLLOWED FROM IT  (1 rank|2 ranks)", followed[0])
-    assert "because its ActorError is about rank 2 of train" in followed[3]
+    assert re.fullmatch("CONSEQUENCES OF THE ROOT CAUSE  (1 rank|2 ranks)", followed[0])
+    assert "reason: its ActorError is about rank 2 of train" in followed[3]
     assert root[0].startswith("ROOT CAUSE  trainer rank 2") and "[certain" in root[0]
     assert "ValueError: bad batch 5" in "\n".join(root)
 
@@ -276,7 +276,7 @@ def main_of(*arguments: str) -> int:
 def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     runs = tmp_path / "runs"
     monkeypatch.setenv("MESHRT_RUNS", str(runs))
-    assert main_of("postmortem") == 1 and "has left a failure" in capsys.readouterr().err
+    assert main_of("postmortem") == 1 and "no failed program found in" in capsys.readouterr().err
     done = program(tmp_path, "trainer.get()\ntrainer.step.call(17).get()")
     report = done.stderr[done.stderr.index("====") :]
     (run,) = [entry.name for entry in runs.iterdir() if (entry / "failure-1.json").exists()]
@@ -300,14 +300,16 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert record["rank"] == 2 and record["cause"] is None
     assert main_of("postmortem", "--ranks", "3") == 0
     text = capsys.readouterr().out
-    assert re.search(r"^rank 3 of train \(n=3\) did not fail; where it was then:\n  trainer\n.*1/1  3 \(n=3\)", text)
+    assert re.search(
+        r"^rank 3 of train \(n=3\) did not fail; its stack at that time:\n  trainer\n.*1/1  3 \(n=3\)", text
+    )
     # It has not begun, or has ended, or is at it.
     assert "0-1" not in text and ("train.py:" in text or "waits for messages" in text)
     assert main_of("postmortem", "--ranks", "3", "--json") == 0
     (healthy,) = json.loads(capsys.readouterr().out)["did_not_fail"]
     assert healthy["stacks"]["trees"][0]["ranks"] == [3] and not healthy["had_ended"]
     assert main_of("postmortem", "--ranks", "4") == 2
-    assert "no mesh had a rank 4 when it failed; expected one of 0-3 of train" in capsys.readouterr().err
+    assert "no mesh of the failed program had a rank 4; expected one of 0-3 of train" in capsys.readouterr().err
     assert main_of("postmortem", "--ranks", "4", "--json") == 2
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "SelectionError"
     assert main_of("postmortem", "nosuch") == 2 and "no program 'nosuch'" in capsys.readouterr().err
@@ -386,8 +388,10 @@ def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
 def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path: Path) -> None:
     done = program(tmp_path, "trainer.initialized.get()\ntrainer.run.call('signal.pause()').get(timeout=1)")
     *_, root = sections(done.stderr)
-    assert root[0].startswith("ROOT CAUSE  trainer rank 2 (n=2) of train  [likely: not where the other 3 ranks are")
-    assert root[-2].strip() == "likely culprits: 2 (n=2) (not where the other 3 are)"
+    assert root[0].startswith(
+        "ROOT CAUSE  trainer rank 2 (n=2) of train  [likely: at another place than the other 3 ranks"
+    )
+    assert root[-2].strip() == "likely culprits: 2 (n=2) (at another place than the other 3)"
     run = re.search(r"meshrt postmortem (\w+) --ranks 2$", root[-1])
     assert run is not None
     again = run_python(
@@ -435,9 +439,9 @@ def test_ranks_that_wait_for_each_other_are_the_root_cause(tmp_path: Path) -> No
     script.write_text(RING + "stage.slice(n=0).forward.call_one(stage, False).get(timeout=10)\n")
     done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
     kept = r"stage ranks 1 and 2 wait for each other, for \d+ s"
-    assert re.search(rf"watchdog: .* from 1 of 1 \(rank 0 .*; {kept}; where they are", done.stderr)
+    assert re.search(rf"watchdog: .* from 1 of 1 \(rank 0 .*; {kept}; stacks of these ranks:\n", done.stderr)
     _, healthy, root = sections(done.stderr)
-    assert re.fullmatch(rf"ROOT CAUSE  {kept}  \[certain: each of them waits for the next one\]", root[0])
+    assert re.fullmatch(rf"ROOT CAUSE  {kept}  \[certain: each of these ranks waits for the next one\]", root[0])
     assert re.search(r"what     stage rank 0 .* did not answer stage.forward\(\) within 10 s", root[1])
     assert healthy[0].startswith("DID NOT FAIL  1 rank;")
 
@@ -463,7 +467,9 @@ def test_a_rank_for_which_all_others_wait_is_the_likely_root_cause(tmp_path: Pat
     )
     root = sections(done.stderr)[-1]
     assert re.fullmatch(
-        rf"ROOT CAUSE  {owes}  \[likely: all that .* wait for this one, and it waits for no other\]", root[0]
+        rf"ROOT CAUSE  {owes}  \[likely: all ranks that have not answered the script wait for this one, which does not "
+        r"wait itself\]",
+        root[0],
     ), root
     assert root[1] == "  what     client ranks 0-2 of workers did not answer client.work() within 3 s"
     assert "DID NOT FAIL" not in done.stderr
@@ -488,7 +494,7 @@ def test_a_rank_at_a_breakpoint_is_the_root_cause_when_one_presses_ctrl_c(tmp_pa
     assert done.returncode == -signal.SIGINT
     assert re.search(rf"no answer from 1 of 1 \(rank 0 .*\); {kept}; rank 0 blocked at ", done.stderr)
     report = run_python("-m", "meshrt", "postmortem", env=runs).stdout
-    assert re.search(rf"\nROOT CAUSE  {kept}  \[until a person continues it\]\n", report)
+    assert re.search(rf"\nROOT CAUSE  {kept}  \[until a user continues it\]\n", report)
 
 
 def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ VARIABLE = (
     (re.escape(str(ROOT)) + "/", ""),
     (r" on [\w.-]+, pid \d+", " on HOST, pid PID"),
     (r"\d+\.\d s after its start", "T s after its start"),
-    (r"[\d.]+ (us|ms|s) after the root", "T after the root"),
+    (r"[\d.]+ (us|ms|s) after the root cause", "T after the root cause"),
     (r"blocked (< 1|\d+) s", "blocked T s"),
-    (r"where they were (then|T after the root)", "where they were"),  # a busy machine takes a moment to ask them
+    (r"stacks (at that time|T after the root cause)", "stacks"),  # a busy machine takes a moment to ask them
     (r"\d\d:\d\d:\d\d\.\d{3}", "CLOCK"),
     (r"postmortem [0-9a-f]{8}", "postmortem RUN"),
 )

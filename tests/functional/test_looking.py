@@ -129,9 +129,7 @@ def test_what_the_script_waits_for_and_has_not_read_is_said() -> None:
         waiting.start()
         wait_until(lambda: connection.ask(ReadStatus(), WAIT).unread and connection.ask(ReadStatus(), WAIT).waits, WAIT)
         for told in connection.ask(ReadStatus(), WAIT), connection.ask(Where(), WAIT):
-            assert unread_lines(told) == [
-                "an error that nobody has read: idle.fail() raised on train rank 1: ValueError: no data"
-            ]
+            assert unread_lines(told) == ["unread error: idle.fail() raised on train rank 1: ValueError: no data"]
             (line,) = wait_lines(told)
             assert re.match(rf"the script \({re.escape(__file__)}:\d+\) waits for a message to a port", line)
         port.send(1)
@@ -157,7 +155,7 @@ def test_a_rank_that_owes_an_answer_is_seen_to_owe_it() -> None:
         waiting.start()
         wait_until(lambda: connection.ask(Where(), WAIT).waits, WAIT)
         told = connection.ask(Where(), WAIT)
-        owes = "owes the answer of answer_later()"
+        owes = "has not sent the answer of answer_later()"
         assert f"idle.answer_later() of rank 0, waiting for messages: it {owes}" in wait_lines(told)[0]
         shown = render_stacks(told)
         assert shown.count(f"waits for messages, {owes}") == shown.count(owes) - 1 == 1
@@ -207,7 +205,7 @@ def test_where_the_script_is_while_no_rank_has_anything_to_do() -> None:
     try:
         wait_until(lambda: connection.ask(Where(), WAIT).script, WAIT, "all ranks are idle")
         line = render_stacks(connection.ask(Where(), WAIT)).splitlines()[-1]
-        assert re.fullmatch(r"no rank has anything to do: the script is at \S+\.py:\d+, in \w+\(\)", line), line
+        assert re.fullmatch(r"all ranks are idle: the script is at \S+\.py:\d+, in \w+\(\)", line), line
     finally:
         connection.close()
     assert idle.size() == 2

@@ -151,7 +151,7 @@ def test_variables_of_actors_their_classes_and_modules(monkeypatch: pytest.Monke
     monkeypatch.setattr(root, "_VARIABLES_SECONDS", -1.0)  # they have taken all of it
     late = meshrt.memory(variables=True)
     assert sizes(late, "self.weights") == {} and rows(late)[3]["state"] in ("running", "idle")
-    assert "was not asked: the others took" in rows(late)[3]["note"]
+    assert "not measured: the other ranks used the time limit of" in rows(late)[3]["note"]
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_references_and_who_holds_them() -> None:
     assert re.search(r"\nREFERENCE +KIND +SIZE +OWNER +HELD BY", text) and re.search(r"\n\+100 more, ", text)
     assert re.search(rf"{put['names'][0]} +put +1\.0 MiB +script +script, 0-1 ", text)
     assert re.search(
-        r"shared memory of \S+: \d.* taken of .*; 103 references: 3\.\d MiB, each byte once \(5\.\d MiB", text
+        r"shared memory of \S+: \d.* used of .*; 103 references: 3\.\d MiB, each byte once \(5\.\d MiB", text
     )
     assert re.search(rf"{__file__}:\d+ +1 +", command("--by", "callsite").replace("...", ""))
     alone = command("--holders", put["names"][0])
@@ -240,7 +240,7 @@ def test_references_and_who_holds_them() -> None:
         rf"\n0-1 +holder +self\.kept +meshrt\.store\.refs\.ObjectRef +{name}\nscript: in no variable: ", alone
     )
     seen = command("--holders", argument["names"][0], "--budget", "0")
-    assert re.search(r"\n2: in no variable that was counted \(--exact counts all\): a local", seen)
+    assert re.search(r"\n2: in no variable that was counted \(--exact counts all\): in a local", seen)
     seen = command("--holders", argument["names"][0])
     assert re.search(rf"\n2 +holder +self\.kept +numpy\.ndarray +{argument['names'][0]}\n", seen)
     assert "no reference has a name that begins with '00000000000000000'" in command("--holders", "0" * 17, code=2)
@@ -282,7 +282,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "did you mean" in command("--actor", "hodler", code=2)
     assert "expected 0 to 3" in command("--ranks", "7", code=2)
     assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=2)
-    assert "growth is seen with --diff or --watch" in command("--sort", "growth", code=2)
+    assert "--sort growth needs --diff or --watch" in command("--sort", "growth", code=2)
     assert "--watch cannot be combined with --save" in command("--watch", "1", "--save", saved, code=2)
     assert "no meshrt program" in command("nosuch", code=2)
 
@@ -388,7 +388,9 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     directory = start_root().run.run_directory
     written = max(directory.glob("memory-*.1-*.json"))
     shown = command("--open", str(written), "-n", "1")
-    assert "fill() mine  list" in shown and "has asked for more than its MESHRT_MEMORY_LIMIT (400.0 MiB)" in shown
+    assert (
+        "fill() mine  list" in shown and "has tried to allocate more than its MESHRT_MEMORY_LIMIT (400.0 MiB)" in shown
+    )
     held = sizes(json.loads(written.read_text()), "self.weights")[1]
     assert close(held["bytes"], 4 * MIB)
     wait_until(lambda: private(pids[1]) < 400 * MIB, WAIT)  # when the frames are gone that the error has passed

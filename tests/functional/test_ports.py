@@ -442,7 +442,7 @@ def test_a_long_wait_in_send_is_said_once(caplog: pytest.LogCaptureFixture, monk
 def test_an_event_loop_is_refused_when_too_much_waits() -> None:
     sender = proc_mesh(n=1).spawn("sender", AsyncSender)
     port, receiver = Channel[bytes].open()
-    assert "and the limit where nothing may wait is 64.00 MiB" in sender.flood.call_one(port, 1 << 20).get(60)
+    assert "the limit for a caller that may not wait is 64.00 MiB" in sender.flood.call_one(port, 1 << 20).get(60)
     assert len(receiver.recv().get(WAIT)) == 1 << 20
 
 
@@ -474,7 +474,7 @@ def test_a_task_waits_for_a_receiver_that_does_not_take() -> None:
     sender = proc_mesh(n=1).spawn("sender", AsyncSender)
     port, receiver = Channel[bytes].open()
     filling = sender.fill.call_one(port)
-    line = "rank 0 waits for the script to take messages from its port"
+    line = "rank 0 waits for the script to receive messages from its port"
     wait_until(lambda: waits() == [line], WAIT)
     for _ in range(1000):  # several times of what may be under way
         receiver.recv().get(WAIT)

@@ -238,7 +238,7 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
         match = re.fullmatch(r"meshrt: where all ranks were: meshrt (postmortem [0-9a-f]{8})", kept[0])
         assert match is not None
         report = run_python("-m", "meshrt", *match[1].split()).stdout
-        assert "meshrt: INTERRUPTED, waiting for 2 of 3 ranks of mesh1 (n=3)" in report
+        assert "meshrt: INTERRUPTED while waiting for 2 of 3 ranks of mesh1 (n=3)" in report
         assert (
             "had not answered sleeper.sleep() after" in report
             and "s, when you interrupted" in report

@@ -91,7 +91,7 @@ def test_a_failed_test_shows_the_report_and_no_frames_of_meshrt(shows: bool, tmp
     assert status == 1
     assert ("meshrt/mesh/future.py" in said) == shows
     report = said.partition("Captured meshrt call")[2]
-    assert "ROOT CAUSE  all 2 ranks failed alike" in report and "what     ValueError: loss is 2" in report
+    assert "ROOT CAUSE  all 2 ranks failed in the same way" in report and "what     ValueError: loss is 2" in report
 
 
 @pytest.mark.slow

@@ -495,7 +495,7 @@ def test_what_an_owner_raises_about_a_failure_follows_from_it(tmp_path: Path) ->
         "while True: owner.ping.call_one().get(20)",
     )
     assert code == 1
-    assert "1 x LookupError: no spare" in err and "because it was called for the failure of rank 1 of inner" in err
+    assert "1 x LookupError: no spare" in err and "reason: it handles the failure of rank 1 of inner" in err
     assert "ROOT CAUSE  worker rank 1 (n=1) on " in err and "[certain: " in err
 
 

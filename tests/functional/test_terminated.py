@@ -116,7 +116,7 @@ def test_where_ranks_hang_is_kept_and_a_script_that_does_not_wait_has_no_handler
     assert waited.startswith("meshrt: trainer.wait_for(): no answer from 2 of 2 (ranks 0-1)")
     assert more.startswith("meshrt: where all ranks were: meshrt postmortem ")
     kept = run_python("-m", "meshrt", "postmortem", env=environment(MESHRT_RUNS=str(tmp_path / "runs"))).stdout
-    assert "meshrt: INTERRUPTED, waiting for" in kept and "train.py:9" in kept
+    assert "meshrt: INTERRUPTED while waiting for" in kept and "train.py:9" in kept
     assert "s, when SIGTERM ended the script" in kept and "you interrupted" not in kept
 
 

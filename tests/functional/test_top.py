@@ -96,7 +96,7 @@ def test_ranks_that_work_wait_stand_hold_the_gil_or_are_stopped_each_have_their_
             assert "halt  support/holders.py" in me.asking.stacks(rows[3])
             shown = me.asking.variables(rows[0])
             assert "holders.CACHE" in shown and "[0-" not in shown
-            assert "has printed nothing" in me.asking.log(rows[0])
+            assert "no output yet" in me.asking.log(rows[0])
         before = me.model.get(rows[0].key)
         works.pid.call_one().get(WAIT)
         assert before is not None and me.sees(lambda rows: rows[0].calls)[0].calls

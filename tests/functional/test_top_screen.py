@@ -110,7 +110,7 @@ def test_a_person_finds_a_rank_looks_into_it_and_sees_it_die_and_the_program_end
         await me.press("2")
         await me.sees("self.weights", "halt() local")
         await me.press("3")
-        await me.sees("has printed nothing")
+        await me.sees("no output yet")
         await me.press("escape", "escape")
         await me.until(lambda: len(me.rows()) == 4, "all ranks")
         await me.press("question_mark")

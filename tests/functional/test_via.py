@@ -54,7 +54,7 @@ def test_every_kind_of_command() -> None:
         # Its files are read there.
         assert meshrt("logs", run, "--json").startswith('{"schema": "meshrt logs"')
         problem = meshrt("postmortem", run, code=1)
-        assert f"program {run} (pid {os.getpid()}) still runs, and has left no failure" in problem
+        assert f"program {run} (pid {os.getpid()}) still runs, and no failure is recorded" in problem
         # At the prompt of this side they are not at hand.
         problem = meshrt("debug", "-c", "postmortem", code=1)
         assert f"meshrt postmortem {run} --via env" in problem

@@ -88,7 +88,7 @@ def test_equal_stacks_are_one_and_a_process_that_has_ended_is_named(pids: list[i
     (step,) = [line for line in lines if "step  " in line]
     assert "train.py:11" in step and "_bootstrap" not in done.stdout
     assert f"2 (n=2): PID {ended.pid}: there is no such process" in done.stdout
-    assert "likely culprits: 2 (n=2) (not where the other 2 are)" in done.stdout
+    assert "likely culprits: 2 (n=2) (at another place than the other 2)" in done.stdout
 
 
 def test_as_a_record(pids: list[int]) -> None:

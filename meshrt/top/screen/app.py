@@ -42,18 +42,18 @@ _HELP_WIDTH = 116
 _HELP = f"""\
 Keys
   up, down, page up, page down, home, end    move; left, right: columns beyond the edge
-  enter        look into the rank: its stacks, variables and log, and how to get at it in the debugger
-  /            select ranks, as everywhere: hosts=0   0:8   stopped   !gpus=1 & running;   escape: all ranks
+  enter        look into the rank: its stacks, variables and log, and how to reach it in the debugger
+  /            select ranks, as in all commands: hosts=0   0:8   stopped   !gpus=1 & running;   escape: all ranks
   c m g l u    order by CPU, memory, growth, calls, queue;   s: state;   n: rank;   again: reverse order
   < >          order by the column to the left, to the right;   r: reverse order;   or click on a title
-  space        pause;   + and -: look half as often, twice as often
-  x            forget ranks whose mesh was stopped, and let growth begin anew
+  space        pause;   + and -: refresh half as often, twice as often
+  x            remove ranks whose mesh was stopped, and reset growth
   q            quit
 
 Columns
 {indent(explained(_HELP_WIDTH), "  ")}
 
-A rank that does not answer has its row all the same: its host agent reads what it uses from /proc.
+A rank that does not answer still has a row: its host agent reads the values from /proc.
 """
 
 
@@ -115,7 +115,7 @@ class TopApp(App[None]):
         Binding("space", "pause", "Pause"),
         Binding("plus", "every(2)", "Slower", key_display="+", show=False),
         Binding("minus", "every(0.5)", "Faster", key_display="-", show=False),
-        Binding("x", "forget", "Forget the dead, growth from now", show=False),
+        Binding("x", "forget", "Remove ended ranks, reset growth", show=False),
         Binding("escape", "unselect", "All ranks", show=False),
     ]
 
@@ -227,14 +227,14 @@ class TopApp(App[None]):
         head.append(f"  pid {program.pid}, for {since(program.started)}, ")
         if self.ended:
             head.append(f"ended at {self._ended_at}", "bold red")
-            head.append(f": this is the last look; meshrt postmortem {program.run_id} shows why, if it has failed")
+            head.append(f": these are the last values; meshrt postmortem {program.run_id} shows why, if it has failed")
         elif self._paused:
             head.append("paused", "bold yellow")
-            head.append(": space goes on")
+            head.append(": space continues")
         elif now - self._looked > _LATE + self._interval():
             head.append(f"has not answered for {now - self._looked:.0f} s", "bold red")
             if stopped_by_signal(program):
-                head.append(f": a signal has stopped it; kill -CONT {program.pid} resumes it")
+                head.append(f": stopped by a signal; kill -CONT {program.pid} resumes it")
         elif self._interval() > self._every:
             head.append(f"every {self._interval():.1f} s: a look takes {min(self._took):.1f} s")
         else:

@@ -44,7 +44,7 @@ class RankScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", key_display="esc"),
         Binding("q", "app.pop_screen", "Back", show=False),
-        Binding("r", "again", "Ask again"),
+        Binding("r", "again", "Refresh"),
         Binding("1,s", "tab('stacks')", "Stacks", key_display="1"),
         Binding("2,v", "tab('variables')", "Variables", key_display="2"),
         Binding("3,l", "tab('log')", "Log", key_display="3"),
@@ -77,7 +77,7 @@ class RankScreen(Screen[None]):
     def _tell(self) -> None:
         row = self._row()
         if row is None:
-            self.query_one("#rank", Static).update("it was forgotten: escape goes back")
+            self.query_one("#rank", Static).update("rank removed; Escape returns")
             return
         now = self._model.time
         columns = {each.name: each for each in COLUMNS}
@@ -137,7 +137,7 @@ class RankScreen(Screen[None]):
             "log": asking.log,
         }
         shown = self.query_one(f"#{name}-text", Static)
-        shown.update(Text("asking ..."))
+        shown.update(Text("loading ..."))
         try:
             text = await asyncio.to_thread(how[name], row)
         except (MeshError, OSError) as error:  # TimeoutError included

@@ -57,7 +57,9 @@ def test_a_rank_that_has_not_entered_is_waited_for() -> None:
     assert lines(made) == ["ranks 0-1,3 wait for rank 2 to enter all_reduce #5 of dp, blocked at t.py:12"]
     found = standstill(made, NAMES, [EVERYBODY[0]])
     assert found is not None and (found.kind, found.ranks) == (LATE, {"m": (2,)})
-    expected = "main rank 2 has not entered all_reduce #5 of dp, in which others wait for 9 s: blocked at t.py:12"
+    expected = (
+        "main rank 2 has not entered all_reduce #5 of dp, in which others have waited for 9 s: blocked at t.py:12"
+    )
     assert found.text == expected
     add_collectives(made, {"m": {}})  # known waits stay; the same facts again add nothing
     assert len(made.nodes["m", 0, "main"].waits) == 1
@@ -147,7 +149,7 @@ def test_of_a_rank_that_is_not_asked_nothing_is_said_and_one_that_has_ended_is_l
     add_collectives(made, {"m": {0: inside(0, group("dp", "0-1", 5, "all_reduce"))}})
     assert lines(made) == ["rank 0 waits for rank 1 to enter all_reduce #5 of dp, gone: was killed by SIGKILL"]
     found = standstill(made, NAMES, EVERYBODY[:1])
-    assert found is not None and found.text.endswith("wait for 9 s: gone: was killed by SIGKILL")
+    assert found is not None and found.text.endswith("others have waited for 9 s: gone: was killed by SIGKILL")
 
 
 def test_numbers_that_count_more_than_collectives_accuse_nobody() -> None:

@@ -139,10 +139,10 @@ def test_what_is_said_of_each_backend_is_the_group_that_gives_up_first() -> None
         CollectiveLimit("", "gloo", 1800, True),
     ]
     assert words(found, 10.2) == [
-        "nccl, process group 'dp': ranks that already waited when this one stopped give up within 9 min 50 s; ranks "
-        "that come later give up after 10 min 0 s: meshrt does not hold that",
-        "gloo, the default process group: ranks that already waited when this one stopped give up within 29 min 50 s; "
-        "ranks that come later wait until no rank is stopped",
+        "nccl, process group 'dp': ranks that already waited when this one stopped time out within 9 min 50 s; later "
+        "waits time out after 10 min 0 s: meshrt does not suspend them",
+        "gloo, the default process group: ranks that already waited when this one stopped time out within 29 min 50 s; "
+        "later waits last until no rank is stopped",
     ]
     (nccl, _) = words(found, 700)
-    assert "when this one stopped have given up;" in nccl
+    assert "when this one stopped have timed out;" in nccl

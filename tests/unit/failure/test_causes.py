@@ -109,7 +109,7 @@ def test_a_consequence_long_after_has_another_cause() -> None:
 
 def test_only_consequences_are_known() -> None:
     verdict = judge([raised(0, 1, "EOFError"), raised(1, 2, "EOFError")])
-    assert [root.rank for root in verdict.roots] == [0, 1] and "consequence" in verdict.certainty
+    assert [root.rank for root in verdict.roots] == [0, 1] and "caused by another" in verdict.certainty
 
 
 def test_the_first_by_time_and_nothing_links_the_others() -> None:
@@ -177,7 +177,7 @@ def test_an_owner_that_raises_about_a_failure_is_its_victim() -> None:
     cause = judge([root, asked]).cause_of(asked)
     assert cause is not None and (cause.evidence, cause.why) == (
         "asked",
-        "it was called for the failure of rank 2 of train",
+        "it handles the failure of rank 2 of train",
     )
     # Though somebody had been told of it before.
     told = replace(root, told=5 * MS + 1)
@@ -198,7 +198,7 @@ def test_an_init_that_fails_the_second_time_is_the_victim_of_the_end_before() ->
     verdict = judge([*ends, again])
     cause = verdict.cause_of(again)
     assert cause is not None and cause.record == ends[1]
-    assert cause.why == "it ran again after rank 1 was killed by SIGKILL"
+    assert cause.why == "__init__ ran again after rank 1 was killed by SIGKILL"
     # What has raised in it at first has no such reason.
     assert judge([ends[0], replace(again, incarnation=0)]).cause_of(again) is None
     assert judge([ends[0], replace(again, endpoint="step", incarnation=1)]).cause_of(again) is None
@@ -256,7 +256,7 @@ def test_of_two_machines_times_within_the_error_of_their_clocks_are_ambiguous_an
     other = raised(2, 12, "KeyError", "k", clock="n2", clock_error=3 * MS)
     verdict = judge([first, other])
     assert verdict.ambiguous and verdict.roots == (first, other)
-    words = "which came first is not known: the clocks of their hosts are compared to within 3 ms only"
+    words = "the order of the failures is not known: the difference of their clocks is known only to within 3 ms"
     assert verdict.certainty == words
     surely = judge([first, raised(2, 14, "KeyError", "k", clock="n2", clock_error=3 * MS)])
     assert (surely.roots, surely.certainty) == ((first,), "the first by time")

@@ -38,7 +38,7 @@ def test_ranks_that_are_late_are_the_root_and_not_one_of_their_victims() -> None
     assert not verdict.ambiguous and verdict.certainty.startswith("certain: ")
     report = render(made)
     root = report.partition("ROOT CAUSE")[2]
-    late = "main rank 2 has not entered collective #3 of default_pg, in which others have given up  [certain: "
+    late = "main rank 2 has not entered collective #3 of default_pg, in which others have failed  [certain: "
     assert root.strip().startswith(late) and "Timed out waiting 6000ms" in root
     assert "blocked 5 s in time.sleep" in root and "more     meshrt postmortem run1 --ranks 2" in root
     assert "DID NOT FAIL" not in report

@@ -44,7 +44,7 @@ def test_an_end_after_which_the_rank_is_started_again_is_that_of_the_incarnation
 def test_of_a_host_the_ranks_are_named_and_no_rank_has_failed_by_itself() -> None:
     record = of_fate("m", 2, Fate("host", host="node1"), MESH, [])
     assert (record.rank, record.ranks, record.actor, record.coordinates) == (-1, (2,), "", {})
-    assert record.headline == "host node1 was lost, and its 1 rank"
+    assert record.headline == "host node1 was lost with its 1 rank"
 
 
 def test_of_a_mesh_that_is_forgotten_only_the_id_is_known() -> None:

@@ -38,10 +38,10 @@ def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
     told = [raised(rank, 20, "ActorError", "rank 37", about=Reference("a37.1", "m", 37)) for rank in range(1, 31, 2)]
     text = render(incident(root, *victims, *told, ranks=64, caller="drive.py:31 in main", call="trainer.step()"))
     assert "FAILED 21 of 64 ranks of train (n=64), 10.0 s after its start" in text
-    assert "FOLLOWED FROM IT  20 ranks" in text
+    assert "CONSEQUENCES OF THE ROOT CAUSE  20 ranks" in text
     assert "  5 x ConnectionResetError: peer 37 of 32\n      ranks 32-36" in text
-    assert ", 4.2 ms after the root, in trainer.step()\n" in text
-    assert "because ConnectionResetError is the error of a rank whose peer has failed (inferred)" in text
+    assert ", 4.2 ms after the root cause, in trainer.step()\n" in text
+    assert "reason: ConnectionResetError is the error of a rank whose peer has failed (inferred)" in text
     assert "  15 x ActorError: rank 37\n      ranks 1-29:2" in text
     part = last_part(text)
     assert part[0] == "ROOT CAUSE  trainer rank 37 (n=37) on node, pid 137  [inferred: the reasons are above]"
@@ -54,14 +54,14 @@ def test_a_host_that_ranks_of_several_meshes_were_on_is_named_as_a_host() -> Non
     whole = incident(lost, replace(lost, mesh_id="m2", mesh="eval"))
     whole.meshes = (*whole.meshes, replace(whole.meshes[0], mesh_id="m2", name="eval"))
     part = last_part(render(whole))
-    assert "failed alike" in part[0] and part[1] == "  first    host node"
+    assert "failed in the same way" in part[0] and part[1] == "  first    host node"
 
 
 def test_ranks_of_meshes_of_one_name_are_counted() -> None:
     first = death(0, 5)
     whole = incident(first, *(replace(first, mesh_id=f"m{number}") for number in range(2, 5)), ranks=1)
     whole.meshes = tuple(replace(whole.meshes[0], mesh_id=mesh, sizes={}) for mesh in ("m", "m2", "m3", "m4"))
-    assert last_part(render(whole))[0].startswith("ROOT CAUSE  rank 0 of train (4 times) failed alike")
+    assert last_part(render(whole))[0].startswith("ROOT CAUSE  rank 0 of train (4 times) failed in the same way")
     assert "meshrt: FAILED the only rank of train, 4 times\n" in render(whole)
 
 
@@ -76,16 +76,16 @@ def test_who_did_not_fail_and_when_that_was() -> None:
     """Rank 0 had died before, and the script was told; the stacks are from then."""
     before = death(0, 5, told=6 * MS)
     whole = incident(before, raised(2, 2000), asked=5 * MS, since=1000 * MS, about=(Reference("a2.1", "m", 2),))
-    assert "DID NOT FAIL  2 ranks; where they were 2.0 s before the root:" in render(whole)
+    assert "DID NOT FAIL  2 ranks; stacks 2.0 s before the root cause:" in render(whole)
     whole.asked = 1600 * MS
-    assert "DID NOT FAIL  2 ranks; where they were then:" in render(whole)
+    assert "DID NOT FAIL  2 ranks; stacks at that time:" in render(whole)
     whole.asked = 2900 * MS
-    assert "; where they were 900.0 ms after the root:" in render(whole)
+    assert "; stacks 900.0 ms after the root cause:" in render(whole)
 
 
 def test_ambiguous_names_all_candidates() -> None:
     part = last_part(render(incident(raised(0, 7, "KeyError"), raised(2, 9, cleaned_up=5))))
-    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; which came first is not known"
+    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; the order of the failures is not known"
     assert [line for line in part if line.startswith("CANDIDATE")] == [
         "CANDIDATE   trainer rank 0 (n=0) on node, pid 100",
         "CANDIDATE   trainer rank 2 (n=2) on node, pid 102",
@@ -94,7 +94,7 @@ def test_ambiguous_names_all_candidates() -> None:
 
 def test_a_root_of_which_nothing_has_come() -> None:
     part = last_part(render(incident(raised(0, 1, "ActorError", about=Reference("x", "m", 2)))))
-    assert part[0] == "ROOT CAUSE  rank 2 of train, of which no record has come"
+    assert part[0] == "ROOT CAUSE  rank 2 of train (no record received)"
 
 
 def test_what_a_process_left() -> None:
@@ -269,7 +269,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(MeshError, match="cannot be read: No such file"):
         files.read(tmp_path / "failure-1.json")
     (tmp_path / "failure-2.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(MeshError, match="it is not text"):
+    with pytest.raises(MeshError, match="the file is not text"):
         files.read(tmp_path / "failure-2.json")
     os.mkfifo(tmp_path / "failure-3.json")
     with pytest.raises(MeshError, match="is not a failure file"):

@@ -43,10 +43,12 @@ def test_who_is_not_where_the_others_are_that_did_not_answer(tmp_path: Path) -> 
     late = silent((0, 1, 2), 3000, 3)
     whole = incident(late, hung=stacks_of(0, 1, 2, silent=2))
     path = files.write(tmp_path, whole)
-    assert listing([path]).endswith("did not answer trainer.step() within 3 s; likely because of rank 2 (n=2)\n")
+    assert listing([path]).endswith("did not answer trainer.step() within 3 s; likely caused by rank 2 (n=2)\n")
     assert plain_listing([path])[0]["roots"][0]["likely"] == [2]
     text = of_rank(whole, "0")
-    assert text.startswith("trainer ranks 0-2 of train: likely because of rank 2 (n=2), not where the others are\n")
+    assert text.startswith(
+        "trainer ranks 0-2 of train: likely caused by rank 2 (n=2), at another place than the others\n"
+    )
     assert "culprits" not in of_rank(whole, "2")  # of that rank alone there are no others
     # Of those that are late nobody stands apart; or nothing is known of it.
     assert whole.likely(silent((2,), 3000, 3)) == () == whole.likely(silent((0, 1), 3000, 3))
@@ -92,7 +94,7 @@ def test_those_that_wait_for_each_other(tmp_path: Path) -> None:
     text = "trainer ranks 1 and 2 wait for each other, for 6 s"
     assert listing([path]).endswith(f"; root cause: {text}; {named(whole.records[0])}: {whole.records[0].headline}\n")
     head, *_ = of_rank(whole, "0").splitlines()
-    assert head.endswith(f"{text}  [certain: each of them waits for the next one]")
+    assert head.endswith(f"{text}  [certain: each of these ranks waits for the next one]")
     report = render(whole)
     assert report.splitlines()[1].endswith(f": {text}")
     assert f"ROOT CAUSE  {text}  [certain: " in report and report.splitlines()[-2].endswith("--ranks 1")
@@ -100,8 +102,8 @@ def test_those_that_wait_for_each_other(tmp_path: Path) -> None:
     assert "DID NOT FAIL  1 rank;" in report and re.search(r"\n      3/3 .*  step  ", report)
     cycle = "rank 1 waits for trainer.ask() of rank 2, which waits for trainer.ask() of rank 1: a cycle, for 6 s"
     member = of_rank(whole, "2")
-    assert f"keeps others waiting: {text}; where it was then:\n" in member and f"    {cycle}\n" in member
-    assert "did not fail; where it was then" in of_rank(whole, "3") and "cycle" not in of_rank(whole, "3")
+    assert f"blocks other ranks: {text}; its stack at that time:\n" in member and f"    {cycle}\n" in member
+    assert "did not fail; its stack at that time" in of_rank(whole, "3") and "cycle" not in of_rank(whole, "3")
     (failure,) = plain_listing([path])
     ranks = {"ranks": {"m": (1, 2)}, "reached": {"m": (0, 1, 2)}}
     assert failure["hang"] == {"kind": "cycle", "text": text, **ranks}
@@ -121,7 +123,7 @@ def test_where_something_else_may_be_the_root_those_that_wait_are_among_the_othe
 def test_one_that_is_stopped_in_the_debugger() -> None:
     report = render(hanging(6, stopped=True))
     where = "ROOT CAUSE  trainer rank 2 is stopped in the debugger at /train.py:7, in step"
-    assert f"{where}  [until a person continues it]\n" in report
+    assert f"{where}  [until a user continues it]\n" in report
     assert report.splitlines()[-2].endswith("--ranks 2")
 
 
@@ -153,33 +155,33 @@ def test_where_a_healthy_rank_stood() -> None:
     whole = incident(raised(0, 1), stacks=stacks_of(1, 2, 3))
     assert (
         of_rank(whole, "2")
-        == "rank 2 of train (n=2) did not fail; where it was then:\n    1/1  2 (n=2): no answer yet\n"
+        == "rank 2 of train (n=2) did not fail; its stack at that time:\n    1/1  2 (n=2): no answer yet\n"
     )
     (healthy,) = plain_of_rank(whole, "2")["did_not_fail"]
     assert (healthy["coordinates"], healthy["stacks"]["waiting"]["ranks"]) == ({"n": 2}, [2])
 
 
 def test_a_healthy_rank_of_which_little_is_known() -> None:
-    not_asked = incident(raised(0, 1), stacks_why="they had been asked just before")
-    assert "where it was then is not known: they had been asked just before" in of_rank(not_asked, "2")
+    not_asked = incident(raised(0, 1), stacks_why="stacks not collected (collected shortly before)")
+    assert "its stack is not known: stacks not collected (collected shortly before)" in of_rank(not_asked, "2")
     nowhere = stacks_of(1, 2, 3)
     answered = replace(nowhere, meshes=[replace(nowhere.meshes[0], waiting=RankSet())])
-    assert of_rank(incident(raised(0, 1), stacks=answered), "2").endswith("then:\n  in no code of the program\n")
+    assert of_rank(incident(raised(0, 1), stacks=answered), "2").endswith("at that time:\n  outside user code\n")
     plain = {**incident(raised(0, 1)).to_plain(), "stacks": {"meshes": [{"mesh_id": "m", "trees": 3}]}}
     damaged = Incident.from_plain(plain)
     assert "not known" in of_rank(damaged, "2") and plain_of_rank(damaged, "2")["did_not_fail"][0]["stacks"] is None
     damaged.meshes = (replace(damaged.meshes[0], alive=(0, 1)),)
-    assert of_rank(damaged, "2") == "rank 2 of train (n=2) did not fail: it had ended before\n"
+    assert of_rank(damaged, "2") == "rank 2 of train (n=2) did not fail: its process had ended before\n"
 
 
 def test_ranks_that_hang_are_shown_where_they_are() -> None:
     whole = incident(silent((0, 1, 3), 3000, 3), hung=stacks_of(0, 1, 3), stacks=stacks_of(2))
     text = of_rank(whole, "1")
     assert "did not answer trainer.step() within 3 s" in text
-    assert text.endswith("  stacks   where it is\n      1/1  1 (n=1): no answer yet\n")
+    assert text.endswith("  stacks   of this rank\n      1/1  1 (n=1): no answer yet\n")
     (record,) = plain_of_rank(whole, "1")["records"]
     assert record["stacks"]["waiting"]["ranks"] == [1]
-    assert "where they are" in of_rank(whole, "0:2") and "did not fail" not in of_rank(whole, "0:2")
+    assert "of these ranks" in of_rank(whole, "0:2") and "did not fail" not in of_rank(whole, "0:2")
 
 
 def test_a_selection_of_ranks() -> None:
@@ -202,5 +204,7 @@ def test_a_failure_that_the_program_has_handled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", [-1, 4])
 def test_a_rank_that_is_none(rank: int) -> None:
-    with pytest.raises(SelectionError, match=f"no mesh had a rank {rank} when it failed; expected one of 0-3 of train"):
+    with pytest.raises(
+        SelectionError, match=f"no mesh of the failed program had a rank {rank}; expected one of 0-3 of train"
+    ):
         of_rank(incident(silent((0, 1), 5, 1)), str(rank))

@@ -115,7 +115,7 @@ CHILD = "import json, os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write
     ("written", "shown"),
     [
         ('{"message": "OSError: no shard", "timestamp": 1}', "  wrote    OSError: no shard\n"),
-        ('{"message": {"mess', '  wrote    {"message": {"mess  (it is cut off, or not an error file)\n'),
+        ('{"message": {"mess', '  wrote    {"message": {"mess  (the file is cut off, or not an error file)\n'),
     ],
 )
 def test_a_child_does_not_write_over_its_parent(written: str, shown: str, file: Path) -> None:
@@ -225,7 +225,7 @@ def test_an_error_of_somebody_elses_rank_names_it(file: Path) -> None:
     assert worker(file)["evidence"] == "carried"
     left = read(file)
     assert left is not None and left.message == (
-        "RuntimeError: no batches, because of: "
+        "RuntimeError: no batches, caused by: "
         "trainer.step() raised on rank 2 (n=2) on node7, pid 4711: ValueError: bad batch"
     )
 

@@ -49,9 +49,9 @@ OLD = {"message": {"message": "RuntimeError: x", "extraInfo": {"py_callstack": [
         ('{"message": {"message": "m", "extraInfo": {"timestamp": "12.25"}}}', LeftBehind("m", timestamp=12.25)),
         ('{"message": {"message": "m"}}', LeftBehind("m")),
         ('{"message": {"message": "m", "extraInfo": 3}}', LeftBehind("m")),
-        ('{"message": {"mess', LeftBehind('{"message": {"mess', problem="it is cut off, or not an error file")),
-        ("", LeftBehind(problem="it is cut off, or not an error file")),
-        ("[1]", LeftBehind("[1]", problem="it is not a valid error file")),
+        ('{"message": {"mess', LeftBehind('{"message": {"mess', problem="the file is cut off, or not an error file")),
+        ("", LeftBehind(problem="the file is cut off, or not an error file")),
+        ("[1]", LeftBehind("[1]", problem="not a valid error file")),
     ],
 )
 def test_what_others_have_written(text: str, left: LeftBehind, tmp_path: Path) -> None:

@@ -35,5 +35,5 @@ def test_a_program_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     found.append(Program("abcd1234", 7, ["python", "train.py"], "/", 0.0, Path(), Path()))
     with pytest.raises(NoProgram, match=r"^'trainer' is not a meshrt program; name one by its id or its pid: pid 7: "):
         choose("trainer", how="-p RUN")
-    with pytest.raises(NoProgram, match=r"^PID 3 is not a meshrt program \(a rank is --ranks 3\); name one by"):
+    with pytest.raises(NoProgram, match=r"^PID 3 is not a meshrt program \(to select a rank: --ranks 3\); name one by"):
         choose("3", how="-p RUN", ranks=True)

@@ -64,7 +64,7 @@ def test_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
             "echo 'Error: Failed to find a thing' >&2; exit 1",
             r"py-spy cannot read its Python .*: Failed to find a thing",
         ),
-        ("exit 1", "it says nothing"),
+        ("exit 1", "no message"),
         ("echo no json", "JSONDecodeError"),
         ("echo '[{}]'", "KeyError"),
     ],

@@ -185,7 +185,7 @@ def test_the_text(stacks: Stacks) -> None:
             "                                             line 9",
             "   1/64  51 (hosts=6, gpus=3): does not answer: C code holds its GIL",
             "   1/64  60 (hosts=7, gpus=4): was killed by SIGKILL",
-            "  likely culprits: 17-18,42,51,60 (not where the other 59 are)",
+            "  likely culprits: 17-18,42,51,60 (at another place than the other 59)",
         ]
     )
 
@@ -213,7 +213,8 @@ def test_lines_that_do_not_fit_are_broken_beside_the_branches(stacks: Stacks) ->
         "  63/64  0-62                  ├ allreduce  me/comm.py:112    blocked < 1 s",
         "                               │     - 7 s in self.group.reduce",
         "   1/64  63 (hosts=7, gpus=7)  └ next  me/data.py:30    blocked 2 min",
-        "  likely culprits: 63 (hosts=7, gpus=7) (not where the other 63 are)",
+        "  likely culprits: 63 (hosts=7, gpus=7) (at another place than the other",
+        "    63)",
     ]
 
 
@@ -281,7 +282,7 @@ def test_one_rank_of_two_that_is_silent() -> None:
     made.expect("m", "mesh1", Shape.from_extent({"n": 2}), range(2))
     made.add(answered([0], record(TRAIN)))
     made.add(Unanswered("m", (1,), "silent", "", "stopped", ""))
-    assert render_stacks(made.answer()).splitlines()[-1].endswith("1 (n=1) (not where the other one is)")
+    assert render_stacks(made.answer()).splitlines()[-1].endswith("1 (n=1) (at another place than the other one)")
 
 
 def test_nobody_is_a_culprit_where_nobody_answers(stacks: Stacks) -> None:
@@ -425,7 +426,7 @@ def test_one_rank_is_told_by_its_number_and_its_coordinates() -> None:
     made.add(answered([13], record(RECV)))
     text = render_stacks(made.answer(), source=lambda _file, _line: "")
     assert "   1/16  13 (hosts=3, gpus=1)  └ recv" in text
-    assert text.splitlines()[-1] == "  likely culprits: 13 (hosts=3, gpus=1) (not where the other 15 are)"
+    assert text.splitlines()[-1] == "  likely culprits: 13 (hosts=3, gpus=1) (at another place than the other 15)"
     part = Stacks()
     part.expect("m", "mesh1", Shape.from_extent({"hosts": 4, "gpus": 4}), range(12, 16))
     part.add(answered(range(12, 16), record(TRAIN)))

@@ -36,7 +36,7 @@ def kept(tmp_path: Path) -> Path:
 def test_a_file_is_not_asked(options: list[str], kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--open", str(kept), *options]) == 2
     out, complaint = capsys.readouterr()
-    assert not out and "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, " in complaint
+    assert not out and "--open shows a file as it was saved; expected --open without RUN, ACTOR, --ranks, " in complaint
 
 
 @pytest.mark.parametrize("words", [["-p", "nosuch"], ["-p", "nosuch", "trainer"], ["nosuch"]], ids=" ".join)
@@ -61,7 +61,7 @@ def test_formats(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_a_file_has_not_is_not_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--open", str(kept), "--vars", "--by", "type"]) == 0
     assert main(["--open", str(kept), "--refs"]) == 2
-    assert f"{kept} was kept without --refs: there are no references in it" in capsys.readouterr().err
+    assert f"{kept} was saved without --refs: it contains no references" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan", "1e300"])

@@ -123,7 +123,7 @@ def test_a_variable_is_found_by_the_name_that_rows_show() -> None:
             f"self.node ({__name__}.Node) contains no 'self.node.dat'; did you mean 'self.node.data'? expected one of: "
             "self.node.data",
         ),
-        ("self.cashe.x", "self.cashe (int) cannot be opened: there are no variables in it, so no 'self.cashe.x'"),
+        ("self.cashe.x", "self.cashe (int) cannot be opened: it contains no variables, and no 'self.cashe.x'"),
     ):
         assert find(name, variables) == why
 

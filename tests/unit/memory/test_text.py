@@ -125,10 +125,10 @@ def test_variables_are_one_row_for_ranks_that_say_the_same() -> None:
         "self.y list = 7 B [0,3] x2 same",
     ]
     assert "variables of 4 ranks: >= 112.0 MiB, each byte once" in text
-    assert "not attributed to variables: up to" in text and "what no variable reaches" not in text, (
+    assert "not attributed to variables: up to" in text and "memory that no variable reaches" not in text, (
         "it may be what was not counted"
     )
-    assert "modules, and what --exact would count; known:" in text
+    assert "modules, and memory that only --exact counts; known:" in text
     assert lines(render(document([rank(0, MIB)], {0: [leak, leak]}), Look(most=1)), "+") == []
     cut = render(document([rank(n, MIB) for n in range(4)], said), Look(most=1))
     assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, >= 7.0 MiB"]
@@ -154,8 +154,8 @@ def test_what_is_not_explained_is_told() -> None:
     row = rank(0, 100 * MIB, file=20 * MIB, malloc_free=10 * MIB)
     text = render(document([row, rank(1, 0, state="dead", note="exited")], {0: [variable("self.x", 30 * MIB)]}), Look())
     assert (
-        "not attributed to variables: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, what no variable reaches;"
-        in text
+        "not attributed to variables: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, memory that no variable "
+        "reaches;" in text
     )
     assert "no variables of 1 rank (1): exited" in text
     # What a variable has mapped is among files and shared memory: 25 of its 30 MiB.
@@ -174,14 +174,14 @@ def test_what_is_not_known_is_no_zero() -> None:
     whole = document(unknown, {})
     assert whole.totals.without_rss == 2
     assert render(whole, Look(totals_only=True)).splitlines() == [
-        "2 ranks: what they have in memory is not known; the script: 5.0 MiB PSS",
+        "2 ranks: their memory is not known; the script: 5.0 MiB PSS",
         f"no variables of 2 ranks (0-1): {note}",
     ]
     dead = rank(3, None, state="dead", note="exited", host="node2")
     part = document([*unknown, rank(2, 40 * MIB), dead], processes=[SCRIPT, agent])
     assert render(part, Look(totals_only=True)) == (
-        "2 of 4 ranks (of the others it is not known): 20.0 MiB PSS (each page once), 40.0 MiB RSS (summed over ranks)"
-        "; the script and the host agents that answer: 6.0 MiB PSS"
+        "2 of 4 ranks (the memory of the others is not known): 20.0 MiB PSS (each page once), 40.0 MiB RSS "
+        "(summed over ranks); the script and the host agents that answer: 6.0 MiB PSS"
     )
     assert lines(render(whole, Look(most=1)), "+") == ["+1 more"]
     more = replace(part, ranks=[*part.ranks, rank(4, 90 * MIB)])
@@ -195,7 +195,7 @@ def test_what_stands_in_files_is_told_beside_what_is_in_memory() -> None:
     idle = replace(store, host="node1", committed=0, files=0)
     text = render(document([rank(0, MIB)], stores=[store, replace(store, committed=0), idle]), Look(totals_only=True))
     assert lines(text, "shared") == [
-        f"shared memory of node0: {taken} taken of 4.0 MiB (MESHRT_STORE_LIMIT), and 9.0 MiB in files"
+        f"shared memory of node0: {taken} used of 4.0 MiB (MESHRT_STORE_LIMIT), and 9.0 MiB in files"
         for taken in ("1.0 MiB", "0 B")
     ]
 
@@ -291,7 +291,7 @@ def test_names_do_not_act_on_the_terminal() -> None:
             assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
         text = render(each, Look())
         assert all(name in text for name in ("self.\\e[31mred", "self.\\x9bx [\\x07]", "train\\e[2J.py:9\\n", "a\\nb"))
-    assert "gone: self.\\egone" in text
+    assert "no longer there: self.\\egone" in text
 
 
 def full() -> Document:
@@ -397,7 +397,7 @@ def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
     assert lines(text, "+") == [
         "+1 more, 9.0 MiB",
         "+1 more, >= 1.0 MiB",
-        "+4 - 5 more of each of 2 ranks, >= 1.0 MiB there: too many, or not counted in time, for a row each",
+        "+4 - 5 more of each of 2 ranks, >= 1.0 MiB there: too many for a row each, or not counted in time",
     ]
     # What was estimated of the second one is no bound.
     estimated = [variable("self.x", 3 * MIB), variable("self.y", MIB, exact=False, estimate=2 * MIB)]
@@ -405,7 +405,7 @@ def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
     text = render(document([rank(0, 9 * MIB)], {0: estimated}, processes=[script]), Look(most=1))
     assert lines(text, "+") == [
         "+1 more, >= 1.0 MiB",
-        "+1 more of the script, 1.0 MiB there: too many, or not counted in time, for a row each",
+        "+1 more of the script, 1.0 MiB there: too many for a row each, or not counted in time",
     ]
 
 
@@ -429,8 +429,8 @@ def test_of_those_who_were_not_asked_for_their_variables_it_is_said() -> None:
         "processes": [SCRIPT, ProcessRow(kind="agent", host="node0", pid=7)],
         "holders": {"100": ("mesh1", 0), "101": ("mesh1", 1)},
     }  # fmt: skip
-    nowhere = "in no variable: a local of an endpoint or of the script, or on its way"
-    beside = ["agent: of a host agent: for other ranks", "pid 8: of no rank that runs now"]
+    nowhere = "in no variable: in a local variable of an endpoint or of the script, or in transit"
+    beside = ["agent: held by a host agent, for other ranks", "pid 8: not the process of a running rank"]
     assert holders_without(document([rank(0, MIB), rank(1, MIB)], **more)) == [f"script, 0-1: {nowhere}", *beside]
-    unasked = "script, 1: not asked, as others were chosen"
+    unasked = "script, 1: not asked: not in the selection"
     assert holders_without(document([rank(0, MIB)], **more, chosen=True)) == [unasked, f"0: {nowhere}", *beside]

@@ -225,7 +225,7 @@ def test_dims_of_the_spawn_stay_where_a_call_has_others() -> None:
 
 def test_of_several_meshes_the_one_that_has_stopped_is_meant() -> None:
     found = program(MESH, replace(MESH, mesh_id="m2", name="right"))
-    with pytest.raises(UsageError, match="say trainer@left or trainer@right"):
+    with pytest.raises(UsageError, match="name one: trainer@left or trainer@right"):
         found.targets.actor("trainer")
     found.sources.stops = Stops(("m2", 0, "trainer", ""))
     assert found.targets.actor("trainer").mesh.mesh_id == "m2"
@@ -246,5 +246,5 @@ def test_more_ranks_than_one_answer_holds_are_refused() -> None:
     large = replace(MESH, shape=Shape.from_extent({"n": 5000}), alive=tuple(range(5000)))
     with pytest.raises(UsageError, match="5000 ranks are too many"):
         choose(program(large).targets, "", "")
-    with pytest.raises(UsageError, match="nothing runs"):
+    with pytest.raises(UsageError, match="no rank runs"):
         choose(program().targets, "", "running")

@@ -82,5 +82,5 @@ def test_what_was_recorded_is_kept_if_the_program_does_not_answer_any_more(
     monkeypatch.setattr(command, "Session", Stopped)
     program = Program("r", 1, ["train.py"], "/", 0.0, tmp_path, tmp_path)
     assert command._record(program, tmp_path / "out.json", 10.0, "") == 0
-    assert "until the program did not answer any more" in capsys.readouterr().out
+    assert "until the program stopped answering" in capsys.readouterr().out
     assert "mesh1 rank 0" in (tmp_path / "out.json").read_text()

@@ -11,7 +11,7 @@ def test_each_column_is_explained_in_lines_of_that_width() -> None:
     titles = [line.split()[0] for line in lines if line[0] != " "]
     assert titles == [each.title for each in COLUMNS if each.help]
     assert {"SWAP", "NOTE"} <= set(titles) and max(map(len, lines)) <= 60
-    assert "RSS      what it has in memory" in lines
+    assert "RSS      resident memory of the process" in lines
 
 
 def test_the_page_has_each_column_with_a_meaning_of_its_own() -> None:

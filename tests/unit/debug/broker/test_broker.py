@@ -263,7 +263,7 @@ def test_the_only_actor_need_not_be_named(root: FakeRoot) -> None:
     root.stop(0, 1)
     assert root.ask(me, "debug.cast", actor="", ranks="ranks(1)", line="n")["waiting"] == {"debugee": [1]}
     two = FakeRoot(("m1", "left", {"n": 2}, ("debugee", "solo")))
-    with pytest.raises(MeshError, match=r"which actor\? say debugee or solo, in front of the ranks"):
+    with pytest.raises(MeshError, match=r"name the actor before the ranks: debugee or solo"):
         two.ask(two.terminal(), "debug.cast", actor="", ranks="ranks(1)", line="n")
 
 
@@ -276,11 +276,11 @@ def test_names() -> None:
     root.stop(0, mesh="m1")
     root.stop(0, mesh="m2", text="right\n")
     assert [row["actor"] for row in root.ask(me, "inspect.list")["rows"]] == ["debugee@left", "debugee@right"]
-    with pytest.raises(MeshError, match="say debugee@left or debugee@right"):
+    with pytest.raises(MeshError, match="name one: debugee@left or debugee@right"):
         root.ask(me, "debug.attach", actor="debugee", rank="0")
     assert root.ask(me, "debug.attach", actor="debugee@m2", rank="0")["text"] == "right\n"
     assert root.ask(me, "debug.attach", actor="right", rank="0")["text"] == "right\n"  # the mesh has no other one
-    with pytest.raises(MeshError, match="mesh left has 2 actors; say debugee@left or solo"):
+    with pytest.raises(MeshError, match="mesh left has 2 actors; name one: debugee@left or solo"):
         root.ask(me, "debug.attach", actor="left", rank="0")
     with pytest.raises(MeshError, match=r"no actor '1'; a rank is written ranks\(1\); there are: "):
         root.ask(me, "debug.attach", actor="1", rank="0")
