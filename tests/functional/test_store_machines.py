@@ -234,7 +234,9 @@ def test_the_host_that_fetches_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     with paused(owner):
         call = away.keep.call_one(reference)
         os.kill(other, signal.SIGKILL)
-        with pytest.raises((HostLost, ActorError), match=r"was lost with the agent|is not available any more|has ended"):
+        with pytest.raises(
+            (HostLost, ActorError), match=r"was lost with the agent|is not available any more|has ended"
+        ):
             call.get(LONG)  # its rank may still have said so
     with pytest.raises(HostLost):
         away.sum.call_one().get(LONG)
