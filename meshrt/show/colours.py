@@ -37,10 +37,7 @@ _TOKEN = re.compile(
 _LOOKS = (
     (_RED, r"^(?:\[[0-9][-0-9:,]*\] )?\*\*\* .*"),
     ("", r"^ *\d+ ?[ B](?:->|>>)?\t.*"),  # of pdb's `list`
-    (
-        _BOLD,
-        r"^-> .*|^who waits for whom$|^meshrt: FAILED .*|^DID NOT FAIL|^CONSEQUENCES OF THE ROOT CAUSE|^FAILED LATER",
-    ),
+    (_BOLD, r"^-> .*|^who waits for whom$|^meshrt: FAILED .*|^DID NOT FAIL|^CONSEQUENCES [A-Z ]+\b|^FAILED LATER"),
     (_CYAN, r"^> \S.*\(\d+\)[^\s()]*\(\).*|^\[(?:[\w.@-]+ )?[0-9][-0-9:,]*\](?=\s|$)"),
     (_BOLD + _RED, r"^[ \t]*(?:likely culprits:|ROOT CAUSE).*|\bkilled by SIG\w+"),
     (_YELLOW, r"\bblocked (?:< )?\d[\w.]* \w+(?: - \d[\w.]* \w+)?|\bnot[ -]answering\b"),

@@ -29,7 +29,7 @@ def test_endpoints_of_both_machines_run_within_the_calls_of_the_script(
     recording = subprocess.Popen(command, env=cluster.environment, text=True, stderr=subprocess.PIPE)
     cluster.programs.append(recording)
     assert recording.stderr is not None
-    assert recording.stderr.readline().startswith("recording 4 ranks")
+    assert recording.stderr.readline().startswith("meshrt timeline: recording 4 ranks")
     go_on(program)
     wait_for_part(program)
     recording.terminate()

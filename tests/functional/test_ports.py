@@ -452,8 +452,8 @@ def test_a_deadlock_of_a_call_and_a_port_is_a_cycle() -> None:
     port = receiving.open.call_one().get(WAIT)["port"]
     called = receiving.take_when_sent.call_one(sender.slice(n=1), port, 100_000)
     cycle = (
-        "receiving rank 0 waits for sender.numbers() of rank 1, which waits for receiving rank 0 to take messages from "
-        "its port: a cycle, for "
+        "receiving rank 0 waits for sender.numbers() of rank 1, which waits for receiving rank 0 to receive messages "
+        "from its port: a cycle, for "
     )
     wait_until(lambda: any(line.startswith(cycle) for line in waits()), WAIT)
     mesh.stop(grace=0.1)

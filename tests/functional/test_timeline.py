@@ -62,7 +62,7 @@ def recording(directory: Path, *arguments: str) -> Iterator[Recording]:
     ) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert line.startswith("recording "), line
+        assert line.startswith("meshrt timeline: recording "), line
         yield Recording(process, directory / "out.json")
 
 

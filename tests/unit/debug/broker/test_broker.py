@@ -282,7 +282,7 @@ def test_names() -> None:
     assert root.ask(me, "debug.attach", actor="right", rank="0")["text"] == "right\n"  # the mesh has no other one
     with pytest.raises(MeshError, match="mesh left has 2 actors; name one: debugee@left or solo"):
         root.ask(me, "debug.attach", actor="left", rank="0")
-    with pytest.raises(MeshError, match=r"no actor '1'; a rank is written ranks\(1\); there are: "):
+    with pytest.raises(MeshError, match=r"no actor '1'; write a rank as ranks\(1\); there are: "):
         root.ask(me, "debug.attach", actor="1", rank="0")
     with pytest.raises(MeshError, match="no actor 'sol'; did you mean 'solo'"):
         root.ask(me, "debug.attach", actor="sol", rank="0")
