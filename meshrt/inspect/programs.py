@@ -171,7 +171,7 @@ def telling_slow(program: Program) -> Iterator[None]:
             return  # the connection reports this
         go_on = f"stopped by a signal; kill -CONT {program.pid} resumes it"
         why = go_on if stopped_by_signal(program) else "its machine may be busy"
-        complain(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends the wait", named=True)
+        complain(f"meshrt: process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends the wait")
 
     slow = threading.Timer(SLOW_SECONDS, tell)
     slow.daemon = True

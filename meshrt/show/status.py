@@ -22,9 +22,6 @@ from meshrt.show.streams import OutputError, flush_out
 
 __all__ = ["CommandUsageError", "ExitCode", "complain", "run_command"]
 
-#: The name of the command that runs.
-_running = "meshrt"
-
 
 class ExitCode(IntEnum):
     """The exit codes of all commands.
@@ -59,8 +56,6 @@ def run_command(name: str, command: Callable[[], int], report: Callable[[Excepti
         name: Name of the command: errors are written as ``"name: why"``.
         report: Reports an error in another way, for example as a record on standard output.
     """
-    global _running
-    _running = name
     try:
         try:
             return _flushed(command)
@@ -95,10 +90,10 @@ def _flushed(command: Callable[[], int]) -> int:
     return code
 
 
-def complain(text: str, *, named: bool = False) -> None:
-    """Write a line to standard error, after the name of the command if ``named``; an error of that is ignored."""
+def complain(text: str) -> None:
+    """Write a line to standard error; an error of that is ignored, as it cannot be reported."""
     try:
-        print(f"{_running}: {text}" if named else text, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
     except OSError:
         _discard(2)
 

@@ -56,7 +56,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
         count = session.begin(ranks)
         try:
             what = f"{counted(count)} of pid {program.pid}, {command_of(program)}"
-            complain(f"recording {what}, for {seconds:g} s; Ctrl-C ends the recording", named=True)
+            complain(f"meshrt timeline: recording {what}, for {seconds:g} s; Ctrl-C ends the recording")
             how = _fetch_until(session, begun + seconds)  # Ctrl-C may come from the line above on
         except KeyboardInterrupt:
             how = "until Ctrl-C"

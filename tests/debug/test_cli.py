@@ -142,7 +142,7 @@ def test_a_program_that_does_not_answer_is_waited_for_and_named() -> None:
         with screen("-m", "meshrt.debug") as me:
             try:
                 me.sees(
-                    f"meshrt debug: process {other.pid} does not answer yet "
+                    f"meshrt: process {other.pid} does not answer yet "
                     f"(stopped by a signal; kill -CONT {other.pid} resumes it); waiting, Ctrl-C ends the wait"
                 )
             finally:
