@@ -11,13 +11,7 @@ import signal
 import sys
 import threading
 
-__all__ = [
-    "ActorEnds",
-    "CallInterrupt",
-    "StopInterrupt",
-    "ends_actor",
-    "hold_sigterm_in_forks",
-]
+__all__ = ["ActorEnds", "CallInterrupt", "StopInterrupt", "ends_actor", "hold_sigterm_in_forks"]
 
 _forking = threading.local()
 

@@ -59,10 +59,7 @@ class Mailbox:
     """
 
     def __init__(
-        self,
-        executor: Executor,
-        exiting: Callable[[Executor, BaseException], None],
-        callers: Callers | None = None,
+        self, executor: Executor, exiting: Callable[[Executor, BaseException], None], callers: Callers | None = None
     ) -> None:
         self.executor = executor
         self.name = executor.name

@@ -82,12 +82,7 @@ def _files(offer: Offer, takes: bool) -> list[str]:
 
 
 def _of_arguments(
-    command: AnyCommand,
-    arguments: list[Argument],
-    given: Sequence[str],
-    known: Known,
-    table: AnyTable,
-    offer: Offer,
+    command: AnyCommand, arguments: list[Argument], given: Sequence[str], known: Known, table: AnyTable, offer: Offer
 ) -> list[str]:
     left = list(arguments)
     for word in given:

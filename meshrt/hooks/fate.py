@@ -71,12 +71,7 @@ class Fate:
         return replace(self, low=low, high=high, clock=clock.host, clock_error=clock.error)
 
     def error(
-        self,
-        place: RankPlace,
-        endpoint: str,
-        *,
-        may_have_run: bool = True,
-        others: Sequence[RankPlace] = (),
+        self, place: RankPlace, endpoint: str, *, may_have_run: bool = True, others: Sequence[RankPlace] = ()
     ) -> MeshError:
         """Make the error that a call to this rank raises; ``place`` gets host and pid from here."""
         place = msgspec.structs.replace(place, host=self.host or place.host, pid=self.pid or place.pid)

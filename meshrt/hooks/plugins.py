@@ -47,14 +47,7 @@ ASKED_FOR: Mapping[str, str] = {"MESHRT_MEMORY_LIMIT": "memory", "MESHRT_DAP": "
 PULSE_PLUGINS: tuple[str, ...] = ("inspect", "collectives")
 
 #: What the environment variable ``MESHRT_POST_MORTEM`` may say, and what ranks do then when an endpoint raises.
-POST_MORTEM_VALUES: Mapping[str, str] = {
-    "": "default",
-    "0": "off",
-    "off": "off",
-    "1": "on",
-    "on": "on",
-    "dump": "dump",
-}
+POST_MORTEM_VALUES: Mapping[str, str] = {"": "default", "0": "off", "off": "off", "1": "on", "on": "on", "dump": "dump"}
 
 #: What an environment variable may say that switches something on or off; None: it is as without the variable.
 SWITCH_VALUES: Mapping[str, bool | None] = {"": None, "0": False, "off": False, "1": True, "on": True}

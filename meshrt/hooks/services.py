@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     from meshrt.hooks.operations import Answers, Data, GroupedOperation, Operation, Report, Served, Taken
     from meshrt.hooks.snapshot import MeshFacts, Silent
 
-__all__ = [
-    "PendingCall",
-    "RankServices",
-    "RootServices",
-    "ToolClient",
-    "Waited",
-]
+__all__ = ["PendingCall", "RankServices", "RootServices", "ToolClient", "Waited"]
 
 #: Arguments and answer of an operation; what is equal for ranks and what differs.
 Q = TypeVar("Q")

@@ -15,15 +15,7 @@ from typing import TypeVar
 from meshrt.hooks.operations import Answers, Grouped, Nothing
 from meshrt.hooks.services import RankServices
 from meshrt.memory.heap import heap
-from meshrt.memory.operations import (
-    FindHolders,
-    Heap,
-    Holders,
-    MeasureVariables,
-    ReadHeap,
-    SetLimit,
-    Variables,
-)
+from meshrt.memory.operations import FindHolders, Heap, Holders, MeasureVariables, ReadHeap, SetLimit, Variables
 from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["RankMemory", "load"]

@@ -194,10 +194,7 @@ class DefaultEngine(Engine, Protocol):
 
 
 #: Module and class of each engine that has a name; made without arguments. Loaded by name: they are above this floor.
-_ENGINES = {
-    "local": ("meshrt.engine.local", "LocalEngine"),
-    "ray": ("meshrt.engine.ray_engine", "RayEngine"),
-}
+_ENGINES = {"local": ("meshrt.engine.local", "LocalEngine"), "ray": ("meshrt.engine.ray_engine", "RayEngine")}
 
 
 def engine_of(engine: Engine | str) -> Engine:

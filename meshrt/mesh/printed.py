@@ -48,12 +48,7 @@ class PrintedElsewhere:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        limit: int,
-        registry: Registry,
-        reports: AgentReports,
-        announce: Callable[[str], None],
+        self, directory: Path, limit: int, registry: Registry, reports: AgentReports, announce: Callable[[str], None]
     ) -> None:
         self._directory = directory
         self._limit = limit

@@ -167,11 +167,7 @@ class Rebuilding:
     """
 
     def __init__(
-        self,
-        target: Target,
-        class_name: str,
-        packed: Parcel,
-        told: Callable[[Restart], object] | None,
+        self, target: Target, class_name: str, packed: Parcel, told: Callable[[Restart], object] | None
     ) -> None:
         self._target = target
         self._class_name = class_name

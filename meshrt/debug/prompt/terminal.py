@@ -121,12 +121,7 @@ class LineTerminal:
     """
 
     def __init__(
-        self,
-        stdin: int,
-        stdout: IO[str],
-        *,
-        person: bool = False,
-        write: Callable[[IO[str], str], None] = write_out,
+        self, stdin: int, stdout: IO[str], *, person: bool = False, write: Callable[[IO[str], str], None] = write_out
     ) -> None:
         self.interactive = person
         self._write = write

@@ -112,11 +112,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
         super().__init__(stdin=streams[0], stdout=streams[1], nosigint=True, readrc=readrc)
 
     def connect(
-        self,
-        stepping: Stepping,
-        reading: Reading,
-        showing: Showing,
-        commands: Mapping[str, Callable[[str], object]],
+        self, stepping: Stepping, reading: Reading, showing: Showing, commands: Mapping[str, Callable[[str], object]]
     ) -> None:
         """Set the objects that decide. Call it before the first stop.
 

@@ -88,12 +88,7 @@ class Console:
     """
 
     def __init__(
-        self,
-        link: ProgramLink,
-        links: Callable[[], Mapping[Key, RankLink]],
-        mesh: str,
-        names: Names,
-        session: int,
+        self, link: ProgramLink, links: Callable[[], Mapping[Key, RankLink]], mesh: str, names: Names, session: int
     ) -> None:
         self._link = link
         self._session = session

@@ -134,12 +134,7 @@ class RankThreads:
         return [(member, member.thread) for member in self.members.values() if member.link.pausing]
 
     async def request(
-        self,
-        threads: Sequence[tuple[Member, int]],
-        command: str,
-        arguments: Fields,
-        *,
-        looked: Member | None = None,
+        self, threads: Sequence[tuple[Member, int]], command: str, arguments: Fields, *, looked: Member | None = None
     ) -> None:
         """Send a request to several ranks at once. Raises DebugAdapterError if all refuse.
 
