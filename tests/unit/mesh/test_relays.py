@@ -164,8 +164,8 @@ def test_it_is_said_once_for_each_pair_of_hosts(bench: Bench) -> None:
         bench.relays.to_script(RankAddress(HostAddress(5, 1, b"/d"), "m", 1), "the same", lambda _: None)
         bench.relays.to_store(home, bench.agents[1], "another reason")
     assert bench.said == [
-        "host n2 (10.0.0.3) cannot connect to host n1 (10.0.0.2 port 5: no answer in time): "
+        "host n2 (10.0.0.3) cannot connect to host n1 (10.0.0.2 port 5: no answer in time); "
         "data for that host goes through the script, which is slower",
-        "the script (192.168.0.1) cannot connect to host n2 (the same): "
+        "the script (192.168.0.1) cannot connect to host n2 (the same); "
         "data for that host goes through connections that the host opens",
     ]
