@@ -513,7 +513,7 @@ class MeshBusy(_AtRank, MeshError):
 
     def __str__(self) -> str:
         call = f"{self.place.actor}.{self.endpoint}"
-        also = f" (also ranks {_ranks_of(self.others)})" if self.others else ""
+        also = f" (also {'rank' if len(self.others) == 1 else 'ranks'} {_ranks_of(self.others)})" if self.others else ""
         return (
             f"{call}() was not sent: {self.place.where} is not reading its messages{also}: "
             f"{_amount(self.queued)} are queued; the limit for a caller that may not wait is {_amount(self.limit)}; "
@@ -537,8 +537,8 @@ class LimitReached(MeshError):
 
     def __str__(self) -> str:
         return (
-            f"{self.endpoint}() was not sent: limit={self.limit} is reached: {self.limit} calls are unanswered; keep "
-            "the object that options() has returned, and await its wait_ready() before each call"
+            f"{self.endpoint}() was not sent: limit={self.limit}, the number of unanswered calls, is reached; keep the "
+            "object that options() has returned, and await its wait_ready() before each call"
         )
 
 

@@ -43,7 +43,7 @@ COMMAND: AnyCommand = Command(
         Option("--mesh", "the dimensions of the ranks and their sizes, such as dp=2,tp=4", "", "DIMS", default=""),
         Option(
             "--max-restarts, --max_restarts",
-            "how often all ranks are started again after a failure (0)",
+            "how often all ranks are restarted after a failure (0)",
             "",
             "N",
             default=0,

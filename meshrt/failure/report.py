@@ -270,7 +270,7 @@ def details(
     if record.incarnation:
         yield f"  restart  this process was started by restart {record.incarnation} of the rank"
     if record.restarted:
-        yield "  then     the rank was started again"
+        yield "  then     the rank was restarted"
     fate = record.fate
     if record.kind == "signal" and not (fate and fate.hint):
         yield "  sender   not meshrt"

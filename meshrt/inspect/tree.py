@@ -111,7 +111,7 @@ class Stacks:
         """Take in the waits of ranks."""
         if isinstance(group, Unanswered):
             if group.kind != "refused":
-                why = f"{'gone' if group.kind == 'gone' else 'not answering'}: {why_unanswered(group)}"
+                why = f"{'ended' if group.kind == 'gone' else 'not answering'}: {why_unanswered(group)}"
                 self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
             return
         for rank, times in group.per.items():

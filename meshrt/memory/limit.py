@@ -133,7 +133,7 @@ class Limit:
                 path = services.keep_file(name, to_text(plain(document)), durable=True)
                 text = f"to show its memory: meshrt memory --open {path}"
             except (MeshError, OSError, MemoryError) as error:
-                text = f"the view of its memory could not be written: {type(error).__name__} {error}"
+                text = f"the snapshot of its memory could not be written: {type(error).__name__} {error}"
             finally:
                 self._rest(private(services.pid))
         print(f"meshrt: rank {services.rank} of {services.mesh_name} {how} {limit}; {text}", file=sys.stderr)

@@ -244,7 +244,7 @@ class Looking:
         if group.mesh_id:
             for rank in group.ranks:
                 known = self._whom.doing(group.mesh_id, rank)
-                self._silent[group.mesh_id, rank] = replace(known, note=f"has no {self._asked.opened}")
+                self._silent[group.mesh_id, rank] = replace(known, note=f"{self._asked.opened} does not exist there")
 
     def _row(self, mesh: MeshFacts, rank: int, held: Held) -> WireRank:
         """Return the row of a rank."""

@@ -45,10 +45,10 @@ def totals(document: Document, look: Look) -> list[str]:
         restarted = [row.rank for row in document.ranks if row.restarted]
         if restarted:
             lines.append(
-                f"started again: {counted(len(restarted))} ({fold_ranks(restarted)}); their growth is not known"
+                f"restarted since then: {counted(len(restarted))} ({fold_ranks(restarted)}); their growth is not known"
             )
     lines += [
-        f"the view to compare with was saved without {_KEPT_BY[table]}: the growth of {table} is not known"
+        f"the snapshot to compare with was saved without {_KEPT_BY[table]}: the growth of {table} is not known"
         for table in document.not_compared or ()
     ]
     if document.since_run is not None:
@@ -95,7 +95,7 @@ def _of_runtime(document: Document, shown: Callable[[int], str]) -> str:
 
 def _ended_references(document: Document) -> list[str]:
     rows = [row for row in document.references_ended or () if row.growth]
-    return [f"the object put at {row.site}" if row.site else f"an {row.kind}" for row in rows]
+    return [f"objects put at {row.site}" if row.site else f"an {row.kind}" for row in rows]
 
 
 def _variables_totals(document: Document, told: TotalsOfVariables, shown: Callable[[int], str]) -> list[str]:

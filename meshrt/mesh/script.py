@@ -175,7 +175,7 @@ class Script:
         report = self._reporter.report(None) if unseen else ""
         self._services.unseen.clear()
         self._reporter.begin_anew()
-        return unread, report or (f"{counted(len(unseen), 'failure')} occurred and were not recorded" if unseen else "")
+        return unread, report or (f"{counted(len(unseen), 'failure')} (not recorded)" if unseen else "")
 
     def take_unseen(self, before: Collection[str]) -> str:
         """Return a report on failures of which nobody was told, or ""; they count as told from then on.
@@ -192,7 +192,7 @@ class Script:
             with contextlib.suppress(ValueError):  # a caller on a rank was told meanwhile
                 unseen.remove(failure)
         self._reporter.begin_anew()
-        return report or f"{counted(len(new), 'failure')} occurred and were not recorded"
+        return report or f"{counted(len(new), 'failure')} (not recorded)"
 
     def load_failures(self) -> None:
         """Load what collects failures."""

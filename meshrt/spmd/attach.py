@@ -70,7 +70,7 @@ def show(given: Arguments) -> int:
     name = check_name("an actor", given["name"])
     sizes = dimensions(None, given["mesh"]) if given["mesh"] else {"n": len(pids)}
     if (count := math.prod(sizes.values())) != len(pids):
-        raise UsageError(f"--mesh {given['mesh']} has {count} ranks, but {len(pids)} PIDs are given")
+        raise UsageError(f"--mesh {given['mesh']} has {count} ranks, but the number of PIDs is {len(pids)}")
     try:
         _check(pids)
     except UsageError as error:

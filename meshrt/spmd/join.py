@@ -65,7 +65,7 @@ def join(
     sizes = _sizes(mesh, place)
     count = math.prod(sizes.values())
     if rank is not None and not 0 <= rank < count:
-        raise UsageError(f"rank={rank!r}, but there are {count} ranks; expected 0 to {count - 1}")
+        raise UsageError(f"rank={rank!r}, but the number of ranks is {count}; expected 0 to {count - 1}")
     if place is not None:
         rank = place.rank
     try:

@@ -279,7 +279,7 @@ class HostLinks:
                 if link.handshake is None:
                     self._lose(link, "is lost")
                 else:
-                    self._not_reached(link, "the connection was closed")
+                    self._not_reached(link, "the peer has closed the connection")
                 return
             for message in messages:
                 answered = link.asked.find(message.id)

@@ -115,7 +115,7 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     dropped = sum(track.dropped for track in tracks)
     if dropped:
         names = [track.name for track in tracks if track.dropped]
-        lines.append(f"  {dropped} more spans were dropped: they were recorded faster than fetched: {_few(names)}")
+        lines.append(f"  dropped spans: {dropped}, as they were recorded faster than fetched: {_few(names)}")
     reasons = by_key((why, name) for name, why in collected.without.values())
     lines += [f"  not recorded, or not to the end: {_few(names)}: {why}" for why, names in reasons.items()]
     if not spans:

@@ -103,7 +103,7 @@ class Looks:
         before = self._ended.get((mesh.mesh_id, rank))
         if rank in mesh.incarnations and not known.note:
             times = mesh.incarnations[rank]
-            note = f"started again ({times})" + (f": it {before}" if before else "")
+            note = f"restarted ({times})" + (f": it {before}" if before else "")
             return replace(known, note=note)
         return known
 

@@ -151,4 +151,4 @@ def serve(program: Program, given: Arguments, host: str, port: int) -> None:
         if error.errno not in _CANNOT_LISTEN:
             raise
         why = os.strerror(error.errno)
-        raise OSError(f"cannot listen on port {port} of {host}: {why}; choose another (--port, --host)") from error
+        raise OSError(f"cannot listen at port {port} of {host}: {why}; choose another (--port, --host)") from error

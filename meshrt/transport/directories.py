@@ -179,7 +179,7 @@ def _keep_within(limit: int, runs: list[Path], tell: Callable[[str], object]) ->
     if removed:
         tell(
             f"the directories of ended programs had more than {limit} bytes (MESHRT_RUNS_LIMIT): "
-            f"{len(removed)} of them were removed, {removed[0]} first"
+            f"{len(removed)} of them removed, {removed[0]} first"
         )
 
 

@@ -124,7 +124,7 @@ def test_two_tasks_on_a_node_are_refused(cluster: Launched) -> None:
 
 def test_one_node_is_one_host(cluster: Launched) -> None:
     done = cluster.run("srun", "-N1", *SRUN[2:], "calls")
-    assert done.returncode == 1 and "hosts=2, but there are 1 hosts (SLURM)" in done.stderr
+    assert done.returncode == 1 and "hosts=2, but the number of hosts is 1 (SLURM)" in done.stderr
     cluster.wait_until_empty()
 
 

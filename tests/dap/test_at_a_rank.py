@@ -65,9 +65,11 @@ def test_lines_for_the_mesh() -> None:
         # What looks like it, and is Python, is Python.
         one.evaluate("mesh = 3")
         assert one.evaluate("mesh - 1") == "2"
-        with pytest.raises(RequestFailed, match=r"'c' is not defined(?s:.*)Python of gpus=1 .*: mesh c"):
+        with pytest.raises(
+            RequestFailed, match=r"'c' is not defined(?s:.*)this console runs Python on gpus=1 .*: mesh c"
+        ):
             one.evaluate("c")
-        with pytest.raises(RequestFailed, match=r"^(?!(?s:.*)Python of)"):
+        with pytest.raises(RequestFailed, match=r"^(?!(?s:.*)runs Python on)"):
             one.evaluate("undefined")
 
         # A step of all moves the eyes to the rank that a person looks at, or nowhere.
@@ -116,7 +118,9 @@ def test_lines_for_the_mesh() -> None:
                 served.ide(meshRanks="ranks(1:)").attach()
             with served.ide() as second:
                 assert [rank.name for rank in second.children(1)] == ["gpus=0 (rank 0)"]
-                second.root.client.wait_event("output", lambda body: body["output"].endswith("window has them\n"))
+                second.root.client.wait_event(
+                    "output", lambda body: body["output"].endswith("another window is attached\n")
+                )
                 assert not second.problems
 
 

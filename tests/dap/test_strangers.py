@@ -119,11 +119,23 @@ def test_a_place_that_cannot_be_had(tmp_path: Path, capsys: pytest.CaptureFixtur
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         for arguments, code, complaint in (
-            (["--socket", "ide", "--write-launch-json"], 2, "an entry of launch.json contains a port"),
-            (["--socket", "ide", "--no-serve"], 2, "an entry of launch.json contains a port"),
+            (
+                ["--socket", "ide", "--write-launch-json"],
+                2,
+                "an entry of launch.json contains a port; an entry for a unix socket is not",
+            ),
+            (
+                ["--socket", "ide", "--no-serve"],
+                2,
+                "an entry of launch.json contains a port; an entry for a unix socket is not",
+            ),
             (["--socket", str(tmp_path / "file")], 2, "file is not a socket"),
             (["--socket", str(tmp_path / "nowhere" / "ide")], 2, "cannot be created: there is no directory"),
-            (["--socket", str(tmp_path / ("x" * 120))], 1, ": AF_UNIX path too long"),
+            (
+                ["--socket", str(tmp_path / ("x" * 120))],
+                1,
+                f"cannot listen at {tmp_path / ('x' * 120)}: AF_UNIX path too long",
+            ),
             (["--port", "0", "--write-launch-json", str(tmp_path)], 2, "is not a launch.json (Expecting"),
             (
                 ["--port", str(port)],

@@ -218,7 +218,9 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
     assert re.fullmatch(rf"meshrt postmortem: {found.run_id}, {command}, {when}", ended.splitlines()[0])
     said = next(line for line in meshrt("ps", *PATIENT).splitlines() if found.run_id in line)
     assert said.startswith("ended ") and "ago, after a failure that did not end it: failing rank 0" in said
-    assert "the program did not end by this failure: it went on" in meshrt("postmortem", found.run_id)
+    assert "this failure did not end the program: the program continued, and ended later" in meshrt(
+        "postmortem", found.run_id
+    )
     assert json.loads(meshrt("postmortem", found.run_id, "--list", "--json"))["running"] is None
     assert f"meshrt postmortem {found.run_id} shows what failed there" in meshrt("memory", found.run_id, code=2)
     # One that is killed has not said how it went on.

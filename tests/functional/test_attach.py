@@ -158,7 +158,7 @@ def test_what_is_refused_before_anything_is_changed(processes: Processes) -> Non
         sleep.kill()
     assert processes.attach(sleep.pid).stderr.startswith(f"meshrt attach: PID {sleep.pid}: there is no such process")
     assert "is given twice" in processes.attach(well.pid, well.pid).stderr
-    assert "--mesh dp=2 has 2 ranks, but 1 PIDs are given" in processes.attach(well.pid, "--mesh", "dp=2").stderr
+    assert "--mesh dp=2 has 2 ranks, but the number of PIDs is 1" in processes.attach(well.pid, "--mesh", "dp=2").stderr
     shell = f'exec "{found_python()}" -m meshrt attach $$'
     done = subprocess.run(["sh", "-c", shell], env=processes.env, capture_output=True, text=True, timeout=_SECONDS)
     assert done.returncode == 2 and "is this command" in done.stderr

@@ -124,7 +124,7 @@ def test_a_notebook_calls_a_job_whose_classes_it_does_not_have() -> None:
         assert program.actor("store").title.call_one().get(20) == "the store"
         echo = program.actor("echo", Echo)
         assert echo.greet.call_one("Ann").get(20) == "hi Ann!"
-        with pytest.raises(UsageError, match="without the endpoint 'apply'"):
+        with pytest.raises(UsageError, match="and lacks the endpoint 'apply'"):
             program.actor("trainer", Echo)
         with pytest.raises(UsageError, match=r"has no actor 'nope'; it has trainer, echo, store"):
             program.actor("nope")
@@ -258,7 +258,7 @@ def test_a_failure_of_another_programs_call_is_not_said_to_be_handled() -> None:
     with connected() as (_job, program):
         assert isinstance(program.actor("trainer").slice(gpus=0).fail.call_one().exception(20), LookupError)
     kept = run_python("-m", "meshrt", "postmortem", program.run_id).stdout
-    assert "LookupError: no data" in kept and "the program did not end by this failure" in kept
+    assert "LookupError: no data" in kept and "this failure did not end the program: the program continued" in kept
     assert "handled" not in kept
 
 

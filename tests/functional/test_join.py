@@ -165,7 +165,7 @@ def test_a_worker_that_dies_is_reported(joined: Joined) -> None:
         ("meshrt.join('a b')", "an actor is named with a letter"),
         ("meshrt.join(mesh=0)", "mesh=0: expected a number of processes"),
         ("meshrt.join(mesh={'n': 'x'})", "mesh={'n': 'x'}: expected a number of processes"),
-        ("meshrt.join(mesh=2, rank=2)", "rank=2, but there are 2 ranks; expected 0 to 1"),
+        ("meshrt.join(mesh=2, rank=2)", "rank=2, but the number of ranks is 2; expected 0 to 1"),
         ("meshrt.proc_mesh(n=1); meshrt.join()", "this process already belongs to a program"),
         (
             "import threading; t = threading.Thread(target=lambda: meshrt.join()); t.start(); t.join()",

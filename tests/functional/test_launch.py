@@ -56,7 +56,7 @@ def test_an_error_of_the_script_is_shown_without_the_launch(script: str) -> None
         (["--hosts", "2", "--index", "0", "train.py"], "the hosts cannot find each other"),
         (
             ["--hosts", "2", "--index", "0", "--min-hosts", "3", "--job", "a", "train.py"],
-            "--min-hosts 3, but there are 2",
+            "--min-hosts 3, but the number of hosts is 2",
         ),
         (["--hosts", "none", "train.py"], "'none' is not a valid number of hosts"),
         (["--index", "x", "train.py"], "'x' is not a valid number of a host"),

@@ -168,19 +168,19 @@ def test_a_variable_is_opened() -> None:
     shown = command("--vars", "holder.self.kept['old']")
     assert re.search(r"^self\.kept\['old'\]\[0\] +bytes +len 1048576 +(= 1\.0 MiB) +2$", shown, re.M)
     assert "holder.self.kept['old'] of 1 rank: 1.0 MiB" in shown and "PSS  " not in shown
-    assert "no variables of 3 ranks (0-1,3): it has no holder.self.kept['old']" in shown
+    assert "no variables of 3 ranks (0-1,3): holder.self.kept['old'] does not exist there" in shown
     for name, complaint in (
         ("self.batchs", "no variable 'self.batchs'; did you mean 'self.batches'?"),
         ("self.kept['odl']", "self.kept (dict) contains no \"self.kept['odl']\"; did you mean \"self.kept['old']\"?"),
-        ("self.weights.x", "self.weights (numpy.ndarray) cannot be opened: there are no variables in it"),
+        ("self.weights.x", "self.weights (numpy.ndarray) cannot be opened: it contains no variables"),
     ):
         with pytest.raises(UsageError, match=re.escape(complaint)):
             meshrt.memory("ranks(n=2)", variables=name)
     for words in ((str(os.getpid()), "--vars", "nosuch"), ("--vars", "nosuch")):
         complaint = command(*words, code=2)
-        assert "--vars nosuch: no variable (these are written as --vars shows them: self.cache, " in complaint
-        assert complaint.rstrip().endswith("no program; no actor 'nosuch'; there are: holder")
-    assert command("holder", "-n1") and "(a rank is --ranks 1)" in command("1", code=2)
+        assert "--vars nosuch: not a variable (these are written as --vars shows them: self.cache, " in complaint
+        assert complaint.rstrip().endswith(") or program; no actor 'nosuch'; there are: holder")
+    assert command("holder", "-n1") and "(to select a rank: --ranks 1)" in command("1", code=2)
 
 
 def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
@@ -277,8 +277,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert rows(document).keys() == {1, 2} and sum(group["ranks"] for group in document["groups"]) == 2
     assert command("--stats-only").count("\n") == 1
     assert "by type" not in command("--by", "type")
-    assert "expected it without --vars" in command("--by", "callsite", "--vars", code=2)
-    assert "expected it without --refs and --holders" in command("--by", "dtype", "--refs", code=2)
+    assert "expected --by callsite without --vars" in command("--by", "callsite", "--vars", code=2)
+    assert "expected --by dtype without --refs and --holders" in command("--by", "dtype", "--refs", code=2)
     assert "did you mean" in command("--actor", "hodler", code=2)
     assert "expected 0 to 3" in command("--ranks", "7", code=2)
     assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=2)
@@ -401,7 +401,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     near = json.loads((next(directory.glob("memory-*.0-1.json"))).read_text())
     assert rows(near)[0]["note"] == "is near its MESHRT_MEMORY_LIMIT (400.0 MiB)"
     assert sizes(near, "tests.support.holders.CACHE")[0]["bytes"] > 100 * MIB
-    assert "expected it without RUN" in command("--open", str(written), "--watch", code=2)
+    assert "expected --open without RUN" in command("--open", str(written), "--watch", code=2)
     for _ in range(4):
         error = next(filter(None, (holder.slice(n=2).grow.call_one(8 * MIB).exception(WAIT) for _ in range(100))))
         assert isinstance(error, MemoryError)
@@ -410,7 +410,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     meshrt.shutdown_context(0.5)
     with pytest.raises(ProcessDied) as died:
         holders(1, 1)
-    said = r"is 10\.0 MiB, and a rank has \d+\.\d MiB before its actor is made; expected "
+    said = r"is 10\.0 MiB, and a rank uses \d+\.\d MiB before its actor is created; expected at least "
     assert re.search(said, died.value.log_tail[-1])
 
 

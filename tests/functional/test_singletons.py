@@ -149,7 +149,7 @@ def test_another_class_or_other_arguments_are_refused() -> None:
     assert get_or_spawn("store", Store, 1).get(20).add.call_one().get(20) == 2
     with pytest.raises(UsageError, match=r"'store' already exists as tests\S+Store\(1\), not tests\S+Store\(2\)"):
         get_or_spawn("store", Store, 2).get(20)
-    with pytest.raises(UsageError, match=r"Store\(1\), not \S+Other\(1\)"):
+    with pytest.raises(UsageError, match=r"already exists as \S+Store\(1\), not \S+Other\(1\)"):
         get_or_spawn("store", Other, 1).get(20)
     with pytest.raises(UsageError, match=r"not \S+Store\(1, label='a'\)"):
         get_or_spawn("store", Store, 1, label="a").get(20)
@@ -158,7 +158,7 @@ def test_another_class_or_other_arguments_are_refused() -> None:
     with pytest.raises(UsageError, match=r"no singleton 'stroe': it has store"):
         meshrt.get_singleton("stroe")
     users = proc_mesh(n=1).spawn("user", User)
-    with pytest.raises(ActorError, match=r"Store\(1\), not \S+Store\(0, label='x'\)"):
+    with pytest.raises(ActorError, match=r"already exists as \S+Store\(1\), not \S+Store\(0, label='x'\)"):
         users.add.call(1).get(20)
 
 
@@ -332,6 +332,7 @@ except meshrt.UsageError as error:
 """
     done = run_python("-c", code)
     assert done.stdout.startswith("1 store\n") and ", with other arguments" in done.stdout
+    assert "the singleton 'store' already exists as " in done.stdout
 
 
 def test_a_class_that_a_function_defines_is_the_same_in_ranks() -> None:

@@ -365,7 +365,8 @@ def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     keepers = proc_mesh(n=2).spawn("keeper", Keeper)
     with pytest.raises(
         StoreFull,
-        match=r"no room for 2\.00 MiB more: it has 0 B, .*MESHRT_STORE_LIMIT.* 1\.00 MiB; raise the limit, or",
+        match=r"2\.00 MiB do not fit in the store: the store uses 0 B, .*MESHRT_STORE_LIMIT.* 1\.00 MiB; raise the "
+        r"limit, or",
     ):
         put(np.ones(8 * N))
     # A message goes another way.

@@ -55,7 +55,7 @@ def test_a_rank_that_comes_to_it_later_waits_until_the_other_one_goes_on(tmp_pat
             wait_until(lambda: "stopped: rank 0" in debug("wait main ranks(0) 20"), 90, "rank 0 is stopped")
             shown = debug("attach main 0", "detach")
             assert "gloo, the default process group: ranks that already waited when this one stopped " in shown
-            assert "; ranks that come later wait until no rank is stopped\n" in shown
+            assert "; later waits last until no rank is stopped\n" in shown
             Path(f"{gate}-go").touch()
             wait_until(Path(f"{gate}-1").exists, 20)
             time.sleep(_LIMIT + _BEYOND)  # nothing shows that it still waits

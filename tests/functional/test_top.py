@@ -133,7 +133,7 @@ def test_a_rank_that_was_started_again_says_so_and_why(tmp_path: Path) -> None:
         assert [row.note for row in me.look()] == [""]
         os.kill(pid, signal.SIGKILL)
         (row,) = me.sees(lambda rows: rows[0].incarnation and rows[0].state in ("running", "idle") and rows[0].actors)
-        assert row.note == "started again (1): it was killed by SIGKILL" and row.pid not in (0, pid)
+        assert row.note == "restarted (1): it was killed by SIGKILL" and row.pid not in (0, pid)
 
 
 @pytest.mark.slow

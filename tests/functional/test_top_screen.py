@@ -213,6 +213,6 @@ def test_at_a_terminal_and_without_one() -> None:
             assert top.code == 0
         done = run_python("-m", "meshrt", "top", str(program.pid))
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "meshrt top: the screen needs a terminal; expected one, or --once, or --serve\n"
+        assert done.stderr == "meshrt top: the screen needs a terminal; expected a terminal, --once or --serve\n"
         assert program.stdin is not None
         program.stdin.write("\n")

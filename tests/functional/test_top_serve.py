@@ -84,7 +84,7 @@ def served() -> Iterator[Served]:
                 yield Served(address, program.pid, serving.pid, errors)
             finally:
                 serving.send_signal(signal.SIGINT)
-            assert "everyone who has the address" in serving.stdout.read()
+            assert "all who have the address see the program" in serving.stdout.read()
         assert serving.returncode == 0 and program.stdin is not None
         program.stdin.write("\n")
 
@@ -136,8 +136,8 @@ def test_what_is_no_http_writes_nothing_to_the_terminal(served: Served) -> None:
 def test_a_port_at_which_somebody_listens(served: Served) -> None:
     done = run_python("-m", "meshrt", "top", str(served.program), "--serve", "--port", str(served.port))
     assert done.returncode == 1 and done.stderr == (
-        f"meshrt top: port {served.port} of localhost cannot be listened at: Address already in use; "
-        "--port and --host name another\n"
+        f"meshrt top: cannot listen at port {served.port} of localhost: Address already in use; "
+        "choose another (--port, --host)\n"
     )
 
 
@@ -180,4 +180,4 @@ def test_a_page_of_another_site(upgrade: bool, served: Served) -> None:
         "",
     ):
         status, _, body = served.ask(path, ("Host", host), ("Origin", origin), *more)
-        assert (status, body) == (403, "a page of another site has asked for this"), origin
+        assert (status, body) == (403, "the request comes from a page of another site"), origin

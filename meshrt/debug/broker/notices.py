@@ -77,7 +77,7 @@ class Notices:
         """Take in an event of a rank, or of an actor of it. Events of a mesh that is being stopped are dropped.
 
         Args:
-            one, many: The text for one rank (``"is gone"``), and for several ("": the same).
+            one, many: The text for one rank (``"has ended"``), and for several ("": the same).
             actor: The actor's label; "": the rank as a whole.
         """
         names = self._names.get(mesh_id)

@@ -30,7 +30,7 @@ def show(arguments: Arguments) -> int:
     found = detect(variables, arguments["hosts"], arguments["index"])
     fewest = arguments["min_hosts"] or found.hosts
     if fewest > found.hosts:
-        raise UsageError(f"--min-hosts {fewest}, but there are {found.hosts} hosts ({found.launcher})")
+        raise UsageError(f"--min-hosts {fewest}, but the number of hosts is {found.hosts} ({found.launcher})")
     unbind(variables)
     rendezvous = choose(found, variables) if found.hosts > 1 else None
     if found.index == 0 or rendezvous is None:

@@ -177,7 +177,7 @@ class LaunchEngine:
             SpawnError: They have not joined in time, or cannot: they have another version.
         """
         if count > self._found.hosts:
-            raise UsageError(f"hosts={count}, but there are {self._found.hosts} hosts ({self._found.launcher})")
+            raise UsageError(f"hosts={count}, but the number of hosts is {self._found.hosts} ({self._found.launcher})")
         begun = time.monotonic()
         said = _SAY
         with self._lock:

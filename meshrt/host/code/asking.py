@@ -128,7 +128,7 @@ class _Connection:
             with contextlib.suppress(TimeoutError):
                 data = self._sock.recv(1 << 16)
                 if not data:
-                    raise ConnectionResetError("the connection was closed")
+                    raise ConnectionResetError("the agent has closed the connection")
                 return data
 
     def _tell(self) -> None:

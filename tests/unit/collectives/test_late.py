@@ -145,11 +145,11 @@ def test_all_that_have_entered_wait_for_nobody_and_what_has_just_begun_is_no_wai
 def test_of_a_rank_that_is_not_asked_nothing_is_said_and_one_that_has_ended_is_late() -> None:
     made = graph_of({0: inside(0, group("dp", "0-1", 5, "all_reduce"))})
     assert lines(made) == []
-    made.ranks["m", 1] = ("gone", "gone: was killed by SIGKILL")
+    made.ranks["m", 1] = ("gone", "ended: was killed by SIGKILL")
     add_collectives(made, {"m": {0: inside(0, group("dp", "0-1", 5, "all_reduce"))}})
-    assert lines(made) == ["rank 0 waits for rank 1 to enter all_reduce #5 of dp, gone: was killed by SIGKILL"]
+    assert lines(made) == ["rank 0 waits for rank 1 to enter all_reduce #5 of dp, ended: was killed by SIGKILL"]
     found = standstill(made, NAMES, EVERYBODY[:1])
-    assert found is not None and found.text.endswith("others have waited for 9 s: gone: was killed by SIGKILL")
+    assert found is not None and found.text.endswith("others have waited for 9 s: ended: was killed by SIGKILL")
 
 
 def test_numbers_that_count_more_than_collectives_accuse_nobody() -> None:

@@ -90,5 +90,5 @@ def test_ranks_that_a_person_has_stopped() -> None:
     made.nodes["m", 2, "a"].state = "stopped"
     found = kept(made, 1)
     assert found is not None and found.kind == CYCLE
-    made.ranks["m", 3] = ("gone", "gone: was killed")
+    made.ranks["m", 3] = ("gone", "ended: was killed")
     assert kept(made, 3) is None

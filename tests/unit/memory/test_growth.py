@@ -170,7 +170,7 @@ def test_what_has_grown_in_shared_memory() -> None:
         "abc x5 put 1.0 MiB each +4.0 MiB pid 100 pid 101 1 train.py:9",
         "+14 more, 14.0 MiB",
     ]
-    assert "; no longer there: the object put at end.py:1" in text
+    assert "; no longer there: objects put at end.py:1" in text
     by_callsite = render(found, Look(by="callsite", sort="growth", most=1))
     assert lines(by_callsite, "train") == ["train.py:9 14 = 14.0 MiB +4.0 MiB"]
 
@@ -218,7 +218,7 @@ def test_a_rank_that_was_started_again_is_not_compared_with_the_process_before()
         "self.buf list = 30.0 MiB 0 0",
         "self.buf list = 56 B 1",
         "growth of 1 of 2 ranks in 0 s: +1.0 MiB (summed over ranks); no longer there: self.old",
-        "started again: 1 rank (1); their growth is not known",
+        "restarted since then: 1 rank (1); their growth is not known",
     ]
     watched = add_growth(again, again, before).ranks[1]
     assert (watched.growth, watched.grown, watched.restarted) == (0, None, True)

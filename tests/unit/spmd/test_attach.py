@@ -30,7 +30,7 @@ def test_before_3_14_there_is_a_way_instead() -> None:
     ("arguments", "why"),
     [
         (given(0), r"PID \d+ is this command; to attach to a stopped rank, name its actor"),
-        (given(7, mesh="dp=2"), "--mesh dp=2 has 2 ranks, but 1 PIDs are given"),
+        (given(7, mesh="dp=2"), "--mesh dp=2 has 2 ranks, but the number of PIDs is 1"),
         (given(7, 7), "PID 7 is given twice"),
         (given(7, name="a b"), "an actor is named with a letter"),
     ],

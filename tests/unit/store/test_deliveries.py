@@ -159,7 +159,7 @@ def silent(sender: Sender, _offers: list[Offer]) -> None:
     ("fails", "why"),
     [
         (refused, "a destination host does not accept the data: no room"),
-        (full, "a destination host does not accept the data: the store has no room"),
+        (full, "a destination host does not accept the data: 0.1 KiB do not fit in the store: the store uses 0 B"),
         (silent, ""),
     ],
 )

@@ -74,4 +74,4 @@ def test_a_rank_that_was_started_again_says_how_it_had_ended() -> None:
     for told in root.rank_gone:
         told("m1", 0, Fate("died", signal=9))
     first = Look.read_answer(root.ask(root.terminal(), "top.look")).ranks[0]
-    assert (first.incarnation, first.note) == (2, "started again (2): it was killed by SIGKILL")
+    assert (first.incarnation, first.note) == (2, "restarted (2): it was killed by SIGKILL")

@@ -205,7 +205,7 @@ def test_what_ended_programs_have_left_has_a_limit(monkeypatch: pytest.MonkeyPat
     left = sorted(path.name[-1] for path in base.iterdir() if path != made)
     assert left == ["4", "5"]
     (line,) = told
-    assert "MESHRT_RUNS_LIMIT" in line and "4 of them were removed, 20200101-000000-00000000 first" in line
+    assert "MESHRT_RUNS_LIMIT" in line and "4 of them removed, 20200101-000000-00000000 first" in line
     dirlock.end(made)
     other = directories.create_run("0000fffe", told.append, 0)
     assert set(base.iterdir()) == {other, made}, "the latest one is kept however large it is"

@@ -67,4 +67,4 @@ def console_help(topic: str = "") -> str:
     lines = ["ranks that are attached to the IDE, all or some of them:", *overview(OWN.all())]
     lines += ["all ranks:", *overview(each for each in shown if each.name not in _OUTSIDE)]
     lines += ["ranks that are not attached to the IDE:", *overview(each for each in shown if each.name in _OUTSIDE)]
-    return "\n".join([*lines, "`help COMMAND` shows the syntax of a command"])
+    return "\n".join([*lines, "`help COMMAND` shows the usage of a command"])

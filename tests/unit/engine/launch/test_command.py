@@ -52,7 +52,7 @@ def test_a_host_alone_looks_for_none(became: list[tuple[Any, ...]]) -> None:
 def test_more_hosts_than_there_are_cannot_be_waited_for(became: list[tuple[Any, ...]]) -> None:
     assert command.show({**NONE, "hosts": 3, "index": 0, "job": "mine", "min_hosts": 2}) == 7
     assert became[0][3] == 2
-    with pytest.raises(UsageError, match=r"--min-hosts 4, but there are 3 hosts \(the"):
+    with pytest.raises(UsageError, match=r"--min-hosts 4, but the number of hosts is 3 \(the"):
         command.show({**NONE, "hosts": 3, "index": 0, "job": "mine", "min_hosts": 4})
 
 

@@ -136,7 +136,7 @@ def test_a_host_that_is_late_is_there_for_the_next_mesh_and_one_that_is_lost_is_
         SpawnError, match=r"1 of 2 hosts have joined after 0 s; missing: index 1-2 \(n2, n3\); see the output"
     ):
         bench.placed(2)
-    with pytest.raises(UsageError, match=r"hosts=4, but there are 3 hosts \(SLURM\)"):
+    with pytest.raises(UsageError, match=r"hosts=4, but the number of hosts is 3 \(SLURM\)"):
         bench.placed(4)
 
 
