@@ -248,7 +248,7 @@ def test_the_others_end_when_host_0_is_killed(launch: Launch, cluster: Cluster) 
     assert second.stderr is not None
     assert (second.returncode, second.stderr.read().decode()) == (
         1,
-        "meshrt: host n2 ends: the script on host 0 has died, or its machine does not answer\n",
+        "meshrt: the agent of host n2 ends: the script on host 0 has died, or its machine does not answer\n",
     )
     wait_until(cluster.is_empty, 20, "processes of the ranks")
 

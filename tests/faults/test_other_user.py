@@ -411,7 +411,7 @@ def test_the_page_of_top_is_for_those_who_have_its_address(running: Running) -> 
     ]
     answers = json.loads(run_as_nobody(GET, str(running.port), json.dumps(tried)))
     assert [status for status, _ in answers] == [403] * len(tried)
-    assert all("open the address that meshrt top --serve has printed" in text for _, text in answers)
+    assert all("open the complete address that meshrt top --serve has printed" in text for _, text in answers)
 
 
 @pytest.mark.row("D5")

@@ -404,7 +404,7 @@ def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path
 def test_the_command_that_it_names_works_although_there_is_no_directory_for_runs(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     done = program(tmp_path, "trainer.run.call('1 / 0').get()")
-    assert re.match(rf"meshrt: a run directory in {tmp_path}/runs cannot be made: .* is used instead, ", done.stderr)
+    assert re.match(rf"meshrt: a run directory in {tmp_path}/runs cannot be made: .* is used instead; ", done.stderr)
     command = re.search(r"  more     meshrt (postmortem .*)", done.stderr)
     assert command is not None
     words = shlex.split(command[1])

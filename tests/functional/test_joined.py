@@ -545,5 +545,5 @@ def test_deepspeed_puts_a_word_before_the_command(job: Job) -> None:
 def test_what_is_refused(job: Job) -> None:
     job.train(options=["--mesh", "dp=3"])
     for each in job.ended():
-        assert each.status == 2 and "--mesh dp=3 has 3 ranks, and RANK and LOCAL_WORLD_SIZE has started 2" in each.err
+        assert each.status == 2 and "--mesh dp=3 has 3 ranks, but RANK and LOCAL_WORLD_SIZE has started 2" in each.err
     assert not os.listdir(job.runtime)

@@ -87,7 +87,7 @@ def test_a_refusal_has_the_class_that_it_had_in_the_program(
         parse("ranks(3:")
     assert type(error) is SelectionError and str(error) == str(local.value)
     error = refusal(terminal, "gone")
-    assert type(error) is MeshError and str(error) == "a rank 3 is gone"
+    assert type(error) is MeshError and str(error) == "a rank 3 has ended"
     assert not caplog.records
 
 
