@@ -25,7 +25,7 @@ __all__ = [
 RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: ... below this one Python's, apart from those that have one of the next ones in their path.
 STDLIB_FILES = os.path.join(os.path.dirname(os.__file__), "")
-#: The end of the name of the command that pip installs: a script that it runs is called by it.
+#: The end of the path of the command ``meshrt``, as pip installs it: the first frame of a script that it runs.
 COMMAND_FILE = os.path.join(os.sep, "bin", "meshrt")
 #: Parts of lines of faulthandler: of the runtime, or of how Python was started.
 FAULTHANDLER_HIDES = (RUNTIME_FILES, f'{COMMAND_FILE}"', '"<frozen runpy>"')

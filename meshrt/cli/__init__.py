@@ -18,7 +18,7 @@ def main() -> int:
     try:
         return _run()
     except ChildProcess as child:
-        run = child.run  # behind this block: in it, the frames of the command would be kept by their traceback
+        run = child.run  # after this block: in it, the frames of the command would be kept by their traceback
     return run()
 
 

@@ -30,7 +30,7 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.hooks.facts import UNRAISABLE
 from meshrt.program.groups import by_key
 
-__all__ = ["STOPPED", "Cause", "Verdict", "grouped", "is_consequence", "is_meant", "judge"]
+__all__ = ["STOPPED", "Cause", "Verdict", "grouped", "is_consequence", "is_meant", "judge", "tells_of_peer"]
 
 #: The error about a rank that was stopped: that rank has not failed, and leaves no record.
 STOPPED = "meshrt.errors.MeshStopped"
@@ -244,10 +244,11 @@ def _leads_back(record: FailureRecord, cause: Cause, causes: Mapping[int, Cause]
 
 def is_consequence(record: FailureRecord) -> bool:
     """Whether a failure is an error that a rank gets when its peer has ended."""
-    return record.signal == _SIGPIPE or any(map(_tells_of_peer, record.exceptions()))
+    return record.signal == _SIGPIPE or any(map(tells_of_peer, record.exceptions()))
 
 
-def _tells_of_peer(facts: ExceptionFacts) -> bool:
+def tells_of_peer(facts: ExceptionFacts) -> bool:
+    """Whether an exception is an error that a rank gets when its peer has ended, whatever it came from."""
     names = {facts.type.rpartition(".")[2], *facts.bases}
     return bool(names & _CONSEQUENCES) or any(text in facts.message.lower() for text in _CONSEQUENCE_TEXTS)
 

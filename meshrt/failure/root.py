@@ -110,7 +110,7 @@ class Failures:
         """A rank reports an exception."""
         record = recorded.record
         incident = self._incidents[-1] if self._incidents else None
-        if self._stops.excuse(record, interrupted=incident is not None and incident.outcome == INTERRUPTED):
+        if self._stops.excuse(record, ended=incident is not None and incident.outcome == INTERRUPTED):
             with self._changed:
                 self._changed.notify_all()
             return

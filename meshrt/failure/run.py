@@ -84,8 +84,11 @@ def run_below(prepare: Callable[[int], Below]) -> int:
     # Until the script runs, to which they are passed on.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     watcher = os.getpid()
+    # If it is ignored, as a launcher may have left it, no end of a child can be waited for.
+    on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def run() -> int:
+        signal.signal(signal.SIGCHLD, on_child or signal.SIG_DFL)
         die_with_parent(watcher)
         if alone:
             os.setpgid(0, 0)
@@ -116,7 +119,7 @@ def run_below(prepare: Callable[[int], Below]) -> int:
         with below.noticed, contextlib.suppress(OSError):
             below.noticed.settimeout(_NOTICED)
             below.noticed.recv(1)
-    reaped = True  # in front of it: another process may get the number
+    reaped = True  # before the wait: after it, another process may have the number
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code:
         below.failed()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 from meshrt.errors import MeshStopped
 from meshrt.failure.capture import references
-from meshrt.failure.causes import is_consequence
+from meshrt.failure.causes import tells_of_peer
 from meshrt.failure.record import FailureRecord, Reference
 from meshrt.failure.told import stops_behind
+from meshrt.hooks.fate import LAUNCHER_SIGNALS
 from meshrt.hooks.services import RootServices
 
 __all__ = ["Stops"]
 
 #: A rank raises an error about the end of a mesh at most so long after it, ns.
 _JUST_AFTER = 1_000_000_000
-_BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
+#: A script loses the connection to a peer at most so long after the end of the peer, ns.
+_SOON = 30_000_000_000
 
 
 class Stops:
@@ -27,13 +28,13 @@ class Stops:
         #: What was stopped, by the id of an exception that is no failure because it came from this stop.
         self.excused: dict[str, str] = {}
 
-    def excuse(self, record: FailureRecord, *, interrupted: bool = False) -> bool:
+    def excuse(self, record: FailureRecord, *, ended: bool = False) -> bool:
         """Excuse an exception that came from a regular stop; returns whether it did.
 
         Args:
-            interrupted: Ctrl-C or SIGTERM has ended the script.
+            ended: Ctrl-C or SIGTERM has ended the script.
         """
-        if self._is_of_ended_peer(record, interrupted):
+        if self._lost_ended_peer(record, ended=ended):
             about = record.mesh_id
         else:
             stops = stops_behind(record.exception) if record.exception is not None else ()
@@ -45,13 +46,15 @@ class Stops:
         self.excused[record.id] = f"{'' if mesh is None else mesh.name} was stopped"
         return True
 
-    def _is_of_ended_peer(self, record: FailureRecord, interrupted: bool) -> bool:
-        """Whether a script has lost the connection to a peer that a signal of its launcher or user has ended first."""
+    def _lost_ended_peer(self, record: FailureRecord, *, ended: bool) -> bool:
+        """Whether a script lost the connection to a peer that a signal of its launcher or user had ended before."""
         facts = self._services.mesh(record.mesh_id)
-        if facts is None or not facts.script or not is_consequence(record):
+        if facts is None or not facts.script or record.exception is None or not tells_of_peer(record.exception):
             return False
-        ended = (fate for fate in facts.ended.values() if fate.kind == "stopped" and fate.signal in _BY_LAUNCHER)
-        return (interrupted and facts.stopping > 0) or any(fate.low <= record.high for fate in ended)
+        if ended and 0 < facts.stopping <= record.low:
+            return True
+        others = [fate for rank, fate in facts.ended.items() if rank != record.rank and fate.signal in LAUNCHER_SIGNALS]
+        return facts.joined and any(0 < fate.low <= record.low <= fate.high + _SOON for fate in others)
 
     def _ended_as_meant(self, record: FailureRecord, mesh_id: str) -> bool:
         """Whether an exception about the end of a mesh is no failure: the script ended the mesh as intended."""

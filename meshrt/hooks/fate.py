@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,10 @@ from meshrt.errors import (
 )
 from meshrt.hooks.clock import HostClock
 
-__all__ = ["Fate"]
+__all__ = ["LAUNCHER_SIGNALS", "Fate"]
+
+#: How launchers and pools end processes that they need no more, or of which another one has failed; and Ctrl-C.
+LAUNCHER_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)

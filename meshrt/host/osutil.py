@@ -21,6 +21,7 @@ __all__ = [
     "children_of",
     "die_with_parent",
     "forget_bytes",
+    "has_ended",
     "kill_child",
     "kill_run",
     "outgoing_address",
@@ -30,6 +31,7 @@ __all__ = [
     "set_name",
     "set_subreaper",
     "status_of",
+    "unbuffer_c_streams",
 ]
 
 _PR_SET_PDEATHSIG = 1
@@ -63,6 +65,12 @@ def die_with_parent(parent: int) -> None:
 def outlive_parent() -> None:
     """Undo `die_with_parent`."""
     _prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def unbuffer_c_streams() -> None:
+    """Have ``stdout`` and ``stderr`` of C write at once, as ``python -u`` has them."""
+    for name in ("stdout", "stderr"):
+        _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, name), None, 2, 0)  # _IONBF
 
 
 def has_ended(pid: int, seconds: float = 0.0) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines
-from meshrt.hooks.fate import Fate
+from meshrt.hooks.fate import LAUNCHER_SIGNALS, Fate
 from meshrt.hooks.table import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.loop import RootLoop
@@ -30,8 +30,6 @@ __all__ = ["Lifecycle"]
 
 #: Seconds after the birth of its last rank after which a mesh has settled: actors are there, and calls are under way.
 _SETTLED = 0.08
-#: How launchers and pools end processes that they need no more, or of which another one has failed; and Ctrl-C.
-_BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 
 
 class Lifecycle:
@@ -94,7 +92,12 @@ class Lifecycle:
         if rank in record.fates:
             return
         fate = replace(fate, when=time.time_ns() / 1e9)
-        if fate.kind == "died" and record.script and (record.joined or record.stopped) and fate.signal in _BY_LAUNCHER:
+        if (
+            fate.kind == "died"
+            and record.script
+            and (record.joined or record.stopped)
+            and fate.signal in LAUNCHER_SIGNALS
+        ):
             fate = replace(fate, kind="stopped", hint=f"was ended by {signal.Signals(fate.signal).name}")
         if fate.kind == "died" and record.stopped is not None:
             self._services.announce(f"{record.name} {record.place(rank)} {fate} while it was being stopped")

@@ -24,6 +24,8 @@ class ChildProcess(BaseException):
 def fork(run: Callable[[], int]) -> int:
     """Fork a process that does ``run``; returns its pid.
 
+    In that process the collector never looks at what the command had loaded before: it shares that memory.
+
     Raises:
         ChildProcess: In that process.
     """

@@ -30,7 +30,7 @@ from meshrt.engine.launch.command import be_host, run_engine
 from meshrt.engine.launch.launchers import Launched
 from meshrt.engine.launch.rendezvous import Rendezvous, choose
 from meshrt.errors import MeshError
-from meshrt.hooks.fate import Fate
+from meshrt.hooks.fate import LAUNCHER_SIGNALS, Fate
 from meshrt.host.osutil import die_with_parent, outlive_parent, set_name
 from meshrt.mesh.hosts import Hosts
 from meshrt.mesh.proc_mesh import start_mesh
@@ -46,8 +46,6 @@ _NEXT = 5.0
 _LOOK = 0.2
 #: Seconds for the ranks of other hosts, when the launcher has ended those of the first one.
 _OTHERS = 0.3
-#: How launchers end a job.
-_ENDS = (signal.SIGTERM, signal.SIGINT)
 #: Seconds for the other hosts.
 _HOSTS = 600.0
 
@@ -105,7 +103,7 @@ class _Ranks:
         if mesh_id == (self.mesh_id or mesh_id):
             with self._changed:
                 self._joined.add(rank)
-                self._ends[rank] = fate.signal in _ENDS
+                self._ends[rank] = fate.signal in LAUNCHER_SIGNALS
                 self._changed.notify_all()
 
     def _is_over(self) -> bool:
@@ -180,7 +178,7 @@ def main() -> int:
     """Be the process that is started by its path. Returns its exit code."""
     ignore_signals()
     text = sys.stdin.read()
-    # Without: the process that has started this one was killed before it could say what to do.
+    # An empty text: the process that has started this one was killed before it could write the command.
     return run_job(JobSpec.from_json(text)) if text else 0
 
 

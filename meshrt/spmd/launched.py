@@ -7,17 +7,17 @@ host the program itself (`meshrt.spmd.job`), on the others a host agent.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
-import resource
 import signal
 import socket
 from collections.abc import Sequence
 
 from meshrt.errors import UsageError
 from meshrt.failure.run import Below, run_below
-from meshrt.host.osutil import has_ended
+from meshrt.host.osutil import has_ended, set_command_line
 from meshrt.show.forks import fork
 from meshrt.spmd.parts import ACTOR, JOB_IGNORES, JobSpec, Part
 from meshrt.spmd.place import Place
@@ -53,7 +53,8 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
     def failed() -> None:
         # A launcher may end all that is left when the last rank has ended: the report is to be out before that.
         if place.rank == 0:
-            has_ended(job, _REPORT)
+            with contextlib.suppress(OSError):  # no descriptor is free
+                has_ended(job, _REPORT)
 
     def prepare(stacks: int) -> Below:
         from meshrt.spmd.script_main import run_script  # start-up: the program of the job starts first, and beside it
@@ -68,7 +69,7 @@ def run(place: Place, words: Sequence[str], mesh: str) -> int:
 
 
 def _start_job(spec: JobSpec) -> int:
-    """Fork the program of the job, or the agent of this host; it ends by itself, behind its ranks. Returns its pid."""
+    """Fork the program of the job, or the agent of this host; it ends by itself, after its ranks. Returns its pid."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, JOB_IGNORES)
     pid = fork(functools.partial(_be_job, spec))
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -81,9 +82,11 @@ def _be_job(spec: JobSpec) -> int:
         null = os.open(os.devnull, flags)
         os.dup2(null, descriptor)
         os.close(null)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     os.environ.pop(ERROR_FILE, None)  # that of the rank
-    from meshrt.spmd.job import ignore_signals, run_job  # start-up: beside the ranks
+    from meshrt.host.child import keep_only  # start-up: beside the ranks
+    from meshrt.spmd.job import ignore_signals, run_job
 
+    keep_only(set())
     ignore_signals()
+    set_command_line("meshrt: program of a job")
     return run_job(spec)

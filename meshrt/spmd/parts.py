@@ -1,6 +1,6 @@
 """What the process that a launcher has started tells the two that it starts: the script's, and the program of the job.
 
-The latter as JSON. This module loads as little as it can: one process for each rank has it.
+`meshrt attach` and `join` send it as JSON. This module loads as little as it can: one process for each rank has it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from meshrt.actor.context import enter
 from meshrt.actor.joined import MainCall
 from meshrt.engine.launch.script import Script
 from meshrt.errors import UsageError
-from meshrt.host.osutil import has_ended
+from meshrt.host.osutil import has_ended, unbuffer_c_streams
 from meshrt.mesh.status import die_by
 from meshrt.selection import Shape
 from meshrt.spmd.main import Main
@@ -28,13 +28,15 @@ __all__ = ["run_script"]
 
 #: Seconds for which the script is delayed at most, until its process has joined.
 _PATIENCE = 5.0
+#: Files that take the place of standard streams that are closed.
+_opened: list[object] = []
 
 
 def run_script(part: Part, words: Sequence[str]) -> int:
     """Be the process; returns its exit status."""
     catch_crashes()
     sys.orig_argv[:] = [sys.orig_argv[0], *words]
-    _unbuffer()
+    _take_streams()
     try:
         script = Script(words)
     except UsageError as error:
@@ -66,12 +68,18 @@ def run_script(part: Part, words: Sequence[str]) -> int:
         membership.ends()
 
 
-def _unbuffer() -> None:
-    """Have standard output and error as ``python -u`` has them: what was printed is not lost if this is killed."""
+def _take_streams() -> None:
+    """Have the standard streams as ``python -u`` has them: what was printed is not lost if this is killed."""
+    unbuffer_c_streams()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, f"__{name}__") is None:  # it was closed: no other file may get its number
+            _opened.append(getattr(sys, name))
+            setattr(sys, name, None)
     for name in ("stdout", "stderr"):
         old = getattr(sys, name)
-        if isinstance(old.buffer, io.RawIOBase):
-            continue  # by an option
+        is_pythons = type(old) is io.TextIOWrapper and old is getattr(sys, f"__{name}__")
+        if not is_pythons or isinstance(old.buffer, io.RawIOBase):
+            continue  # the user has replaced it, or given Python the option
         raw = io.FileIO(old.fileno(), "w", closefd=False)
         raw.name = f"<{name}>"
         new = io.TextIOWrapper(raw, old.encoding, old.errors, "\n", write_through=True)

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from meshrt.spmd.parts import JOB_IGNORES
 from tests.support.free_port import free_port
 from tests.support.programs import environment
 from tests.support.waiting import holds_within, wait_until
@@ -512,14 +513,52 @@ print(json.dumps(facts))
 @pytest.mark.parametrize("command", [[sys.executable, "-m", "meshrt"], [str(Path(sys.executable).with_name("meshrt"))]])
 def test_a_crash_has_the_frames_of_the_script_alone_and_all_that_was_printed(command: list[str], job: Job) -> None:
     path = job.folder / "train.py"
-    path.write_text("import os\nprint('half a line', end='')\nos.kill(os.getpid(), 11)\n")
+    path.write_text(
+        "import ctypes, os\nprint('half a line', end='')\nctypes.CDLL(None).printf(b', and of C')\n"
+        "os.kill(os.getpid(), 11)\n"
+    )
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     job.processes.append(subprocess.Popen([*command, "run", str(path)], env=job.env, text=True, **pipes))
     (ended,) = job.ended()
-    assert (ended.status, ended.out) == (-signal.SIGSEGV, "half a line")
-    assert re.findall(r'File "([^"]*)", line (\d+)', ended.err) == [(str(path), "3")] * 2, (
+    assert (ended.status, ended.out) == (-signal.SIGSEGV, "half a line, and of C")
+    assert re.findall(r'File "([^"]*)", line (\d+)', ended.err) == [(str(path), "4")] * 2, (
         ended.err
     )  # in the report, too
+
+
+def test_closed_streams_stay_closed(job: Job) -> None:
+    path, found = job.folder / "streams.py", job.folder / "found"
+    path.write_text(
+        "import os, socket, sys\nwith socket.socket() as sock: number = sock.fileno()\n"
+        f"open({str(found)!r}, 'w').write(f'{{sys.stdin}} {{sys.stdout}} {{sys.stderr}} {{number > 2}}')\n"
+    )
+    command = shlex.join([sys.executable, "-m", "meshrt", "run", str(path)])
+    subprocess.run(["/bin/sh", "-c", f"{command} <&- >&- 2>&-"], env=job.env, check=True, timeout=_SECONDS)
+    assert found.read_text() == "None None None True"
+
+
+def test_the_program_of_a_job_has_nothing_of_its_launcher(job: Job) -> None:
+    read_end, write_end = os.pipe()
+    path = job.folder / "train.py"
+    path.write_text(TRAIN)
+    with os.fdopen(read_end), os.fdopen(write_end):
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [sys.executable, "-m", "meshrt", "run", str(path), str(job.stop)]
+        env = {**job.env, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(job.port)}  # fmt: skip
+        job.processes.append(subprocess.Popen(command, env=env, text=True, pass_fds=[write_end], **pipes))
+        job.wait_for("1 rank of run", "where")
+        root, pipe = job.root(), os.fstat(write_end).st_ino
+    assert (
+        root.name() == "meshrt-job"
+        and root.cmdline()[0] == "meshrt: program of a job"
+        and os.getsid(root.pid) == root.pid
+    )
+    opened = [os.readlink(path) for path in Path(f"/proc/{root.pid}/fd").iterdir()]
+    assert f"pipe:[{pipe}]" not in opened and opened.count("/dev/null") >= 2
+    masks = dict(re.findall(r"^(Sig\w+):\t(\w+)$", Path(f"/proc/{root.pid}/status").read_text(), re.M))
+    assert all(int(masks["SigIgn"], 16) >> number - 1 & 1 for number in JOB_IGNORES) and int(masks["SigBlk"], 16) == 0
+    assert [(each.status, each.out) for each in job.ended()] == [(0, "trained 0\n")]
 
 
 @pytest.mark.parametrize("flag", ["-Xdev", "-Werror"])

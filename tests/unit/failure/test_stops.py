@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from meshrt.errors import MeshStopped, ProcessDied, RankPlace
 from meshrt.failure.causes import STOPPED
-from meshrt.failure.record import Reference
+from meshrt.failure.record import ExceptionFacts, Reference
 from meshrt.failure.stops import Stops
 from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
@@ -81,24 +81,35 @@ PEER = "Connection closed by peer [127.0.0.1]:42900"
 ENDED = {0: Fate("stopped", signal=15, low=3 * MS, high=3 * MS)}
 
 
+def ended(rank: int = 0, **facts: Any) -> dict[int, Fate]:
+    return {rank: dataclasses.replace(ENDED[0], **facts)}
+
+
 @pytest.mark.parametrize(
-    ("script", "interrupted", "stopping", "ended", "message", "is_excused"),
+    ("facts", "by_signal", "message", "is_excused"),
     [
-        (True, True, 2 * MS, {}, PEER, True),
-        (True, True, 0, {}, PEER, False),  # the script has caught Ctrl-C, and goes on
-        (True, False, 2 * MS, {}, PEER, False),  # it is stopped because a rank has failed
-        (True, False, 0, ENDED, PEER, True),  # its launcher has ended a peer
-        (True, False, 0, {0: dataclasses.replace(ENDED[0], low=6 * MS)}, PEER, False),  # later
-        (True, False, 0, {0: dataclasses.replace(ENDED[0], kind="died", signal=9)}, PEER, False),
-        (True, True, 2 * MS, ENDED, "no room for the checkpoint", False),
-        (False, True, 2 * MS, ENDED, PEER, False),
+        ({"stopping": 2 * MS}, True, PEER, True),
+        ({"stopping": 6 * MS}, True, PEER, False),  # raised before
+        ({}, True, PEER, False),  # the script has caught Ctrl-C, and goes on
+        ({"stopping": 2 * MS}, False, PEER, False),  # it is stopped because a rank has failed
+        ({"stopping": 2 * MS, "ended": ended(low=0, high=0)}, False, PEER, False),
+        ({"joined": True, "ended": ended()}, False, PEER, True),  # its launcher has ended a peer
+        ({"joined": True, "ended": ended(rank=1)}, False, PEER, False),  # itself
+        ({"joined": True, "ended": ended(low=6 * MS, high=6 * MS)}, False, PEER, False),  # later
+        ({"joined": True, "ended": ended(low=0)}, False, PEER, False),  # nobody knows when
+        ({"joined": True, "ended": ended(kind="died", signal=9)}, False, PEER, False),
+        ({"joined": True, "stopping": 2 * MS, "ended": ended()}, True, "no room for the checkpoint", False),
+        ({"script": False, "joined": True, "stopping": 2 * MS, "ended": ended()}, True, PEER, False),
     ],
 )
 def test_a_script_loses_a_peer_that_a_signal_has_ended(
-    script: bool, interrupted: bool, stopping: int, ended: dict[int, Fate], message: str, is_excused: bool
+    facts: dict[str, Any], by_signal: bool, message: str, is_excused: bool
 ) -> None:
     services = Services("")
-    services.log = replace(services.log, script=script, stopping=stopping, ended=ended)
+    services.log = replace(services.log, **{"script": True, **facts})
     record = raised(1, 5, "RuntimeError", message, mesh_id="log")
-    assert stops(services).excuse(record, interrupted=interrupted) is is_excused
+    assert record.exception is not None
+    lost = ExceptionFacts("RuntimeError", PEER, relation="context")
+    record = replace(record, exception=replace(record.exception, linked=(lost,)))
+    assert stops(services).excuse(record, ended=by_signal) is is_excused
     assert services.excused == ({record.id} if is_excused else set())
