@@ -82,7 +82,7 @@ def test_a_programs_own_port_costs_nothing_until_an_ide_comes(
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         proc_mesh(n=1, dap=taken).initialized.get(WAIT)
-        wait_until(lambda: told(f"no IDE can attach at port {taken}: meshrt dap: port {taken} cannot be"), WAIT)
+        wait_until(lambda: told(f"no IDE can attach at port {taken}: meshrt dap: cannot listen at port {taken}:"), WAIT)
 
 
 @pytest.mark.slow

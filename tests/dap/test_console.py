@@ -81,7 +81,7 @@ def test_lines() -> None:
             assert complaint in caught.value.message, line
         with pytest.raises(RequestFailed, match="choose the session of a rank"):
             ide.root.client.request("evaluate", expression="x", context="hover")
-        with pytest.raises(RequestFailed, match="next is for the session of a rank"):
+        with pytest.raises(RequestFailed, match="next works only in the session of a rank"):
             ide.root.client.request("next", threadId=1)
         ide.disconnect()
         assert not call.done()

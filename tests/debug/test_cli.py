@@ -123,7 +123,7 @@ def test_several_programs() -> None:
             assert record["error"]["type"] == "UsageError"
             assert [program["pid"] for program in record["programs"]] == [other.pid, os.getpid()]
         with screen("-m", "meshrt.debug") as me:
-            me.sees("which one?")
+            me.sees("which program?")
             me.types("7")
             me.sees("expected a number from 1 to 2, or a pid", "which program?")
             me.types(str(other.pid))

@@ -97,7 +97,8 @@ def test_an_event_loop_calls_a_stopped_rank(verb: str) -> None:
                     error = busy
             assert memory() - before < 96 * MIB
             assert error is not None and (error.rank, error.others, error.limit) == (0, (), LOOP_LIMIT)
-            assert f"sink.take() was not sent: rank 0 (n=0) on {error.place.host}, pid {pids[0]} does not" in str(error)
+            where = f"rank 0 (n=0) on {error.place.host}, pid {pids[0]}"
+            assert f"sink.take() was not sent: {where} is not reading its messages" in str(error)
             assert "await sink.take.wait_ready()" in str(error) and error.queued >= LOOP_LIMIT
             # The other rank is not refused anything, and is chosen.
             assert await quick.take.call_one(DATA, -1) == len(DATA)

@@ -317,7 +317,7 @@ def test_which_program_is_meant() -> None:
     mesh.initialized.get(20)
     with pytest.raises(UsageError, match="no other meshrt program"):
         meshrt.connect()
-    with pytest.raises(UsageError, match="is that of this process"):
+    with pytest.raises(UsageError, match="is the program of this process"):
         meshrt.connect(os.getpid())
     with pytest.raises(UsageError, match="PID 1 is not a meshrt program"):
         meshrt.connect(1)

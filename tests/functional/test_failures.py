@@ -200,7 +200,7 @@ def test_what_nobody_waits_for_is_reported_and_the_exit_status_is_not_0(
     assert done.returncode == 1
     # Behind the report, more ranks may be named that raised the same.
     text = next(text for text in map("\n".join, sections(done.stderr)) if text.startswith("ROOT CAUSE"))
-    assert f"what     {what}" in text and f"where    {where}" in text and "no caller waited for it" in text
+    assert f"what     {what}" in text and f"where    {where}" in text and "no caller waited for this error" in text
 
 
 def test_what_the_script_handles_is_none_of_its_failures(tmp_path: Path) -> None:
@@ -539,7 +539,11 @@ def launched(tmp_path: Path, main: str) -> tuple[subprocess.CompletedProcess[str
     [
         ("trainer.step.call(17).get()", r"trainer rank 2 \(n=2\) on .*: ValueError: bad batch 17", "ROOT CAUSE"),
         ("trainer.run.call('ctypes.string_at(0)').get()", r"trainer rank 2 .* was killed by SIGSEGV", "string_at"),
-        ("trainer.everywhere.broadcast('1 / 0')", r"trainer rank \d .*: ZeroDivisionError", "no caller waited for it"),
+        (
+            "trainer.everywhere.broadcast('1 / 0')",
+            r"trainer rank \d .*: ZeroDivisionError",
+            "no caller waited for this error",
+        ),
         ("1 / 0", "ZeroDivisionError: division by zero", "1 / 0"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_person_finds_a_rank_looks_into_it_and_sees_it_die_and_the_program_end
         await me.press("escape", "home", "n", "space")
         await me.sees("paused")
         await asyncio.to_thread(meshrt.shutdown_context, 0.0)  # while nobody looks
-        await me.sees("ended at", "this is the last look", "was killed by SIGKILL")
+        await me.sees("ended at", "these are the last values", "was killed by SIGKILL")
         assert me.app.is_running and len(me.rows()) == 4
         await me.press("enter")
         await me.sees("the program has ended")
