@@ -84,7 +84,7 @@ def _be_job(spec: JobSpec) -> int:
         os.close(null)
     os.environ.pop(ERROR_FILE, None)  # that of the rank
     from meshrt.host.child import keep_only  # start-up: beside the ranks
-    from meshrt.spmd.job import ignore_signals, run_job
+    from meshrt.spmd.job import ignore_signals, run_job  # start-up: as above
 
     keep_only(set())
     ignore_signals()

@@ -214,7 +214,7 @@ def test_a_rank_that_was_started_again_is_not_compared_with_the_process_before()
     found = add_growth(again, before)
     assert [(row.growth, row.restarted) for row in found.ranks] == [(MIB, None), (None, True)]
     text = render(found, Look(sort="growth"))
-    assert lines(text, "self", "growth", "started") == [
+    assert lines(text, "self", "growth", "restarted") == [
         "self.buf list = 30.0 MiB 0 0",
         "self.buf list = 56 B 1",
         "growth of 1 of 2 ranks in 0 s: +1.0 MiB (summed over ranks); no longer there: self.old",
