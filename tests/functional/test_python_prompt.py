@@ -57,7 +57,10 @@ def test_pasted_at_the_prompt() -> None:
     try:
         for block in (*PROGRAM.split("\n\n"), "adder.fail.call().get(30)"):
             child.expect_exact(">>> ")
-            child.send(f"\x1b[200~{block.strip()}\n\x1b[201~\r".replace("\n", "\r"))
+            child.send(f"\x1b[200~{block.strip()}\n\x1b[201~".replace("\n", "\r"))
+            child.expect_exact(block.strip()[-20:])  # it is pasted: what follows is typed
+            child.expect_exact("\x1b[?25h")  # the cursor is shown again
+            child.send("\r")
         child.expect_exact("KeyError: 'from the program'")
         child.expect(r'File "<python-input-\d+>", line \d+, in fail\r\n +' + re.escape(FAILING) + "\r\n")
         child.expect_exact(">>> ")
