@@ -1,3 +1,3 @@
-"""The output of commands: tables, texts that fit, records for programs, exit codes."""
+"""The output of commands: tables, texts that fit, records for programs; how commands end, and what they fork."""
 
 __all__: list[str] = []

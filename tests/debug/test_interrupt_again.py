@@ -117,7 +117,7 @@ def steps_on(me: Person, line: str, there: str) -> None:
 def works_on(me: Person, line: str) -> None:
     """Type a line that does not come to its end."""
     type_in(me, line)
-    wait_until(lambda: "running " in me.rows()[0]["note"], WAIT)
+    wait_until(lambda: me.rows()[0]["note"].startswith(("running '", 'running "')), WAIT)
     if "await" not in line:  # what a line awaits is not shown; it is broken also where it has not begun to
         me.until("where worker", "  <st")  # in <stdin> or <string>
 
