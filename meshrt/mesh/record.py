@@ -242,17 +242,14 @@ class MeshRecord:
         return [name for name, actor in self.actors.items() if rank in actor.begun and (stopped or actor.begun[rank])]
 
     def running_actors(self) -> dict[str, Mapping[int, Shape]]:
-        """Return the actors that some rank still has, and those that were never stopped, though their ranks died.
+        """Return the actors that some rank has or is to have, and those that were never stopped, though ranks died.
 
         Each with the view that it was spawned on, by base rank.
         """
         return {
             name: actor.views(self.shape)
             for name, actor in self.actors.items()
-            if actor.begun
-            and (
-                all(actor.begun.values()) or any(here and rank not in self.fates for rank, here in actor.begun.items())
-            )
+            if all(actor.begun.values()) or any(here and rank not in self.fates for rank, here in actor.begun.items())
         }
 
 

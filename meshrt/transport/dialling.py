@@ -218,11 +218,14 @@ class Dialler:
         """Begin the handshake on a new connection; returns the error, if there is one."""
         handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self._identity())
         try:
-            self._table.connected(out, link, handshake)
+            wanted = self._table.connected(out, link, handshake)
         except OSError as error:
             link.close()
             return error
-        if not link.send([handshake.hello()]):
+        if not wanted:
+            link.close()
+            self.proved(out)
+        elif not link.send([handshake.hello()]):
             self._table.want_write(out)
         return None
 

@@ -239,10 +239,9 @@ class Driver(Waiting):
     def close(self) -> None:
         """Close every link at the end of the process's part in the program."""
         self.closed = True
-        for out in list(self._links.values()):
+        for out in self._table.clear():
             if out.link is not None:
                 out.link.close()
-        self._table.clear()
         self._close_poll()
 
     def abandon(self) -> None:

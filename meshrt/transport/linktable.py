@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from meshrt.transport.link import Link
-from meshrt.transport.outlink import OutLink
+from meshrt.transport.outlink import LinkState, OutLink
 from meshrt.wire.addresses import RankAddress
 from meshrt.wire.handshake import ClientHandshake
 
@@ -54,16 +54,25 @@ class LinkTable:
         with self.lock:
             return [self.by_key.pop(key) for key in [key for key in self.by_key if key[0] == mesh_id]]
 
-    def clear(self) -> None:
-        """Remove all links."""
-        self.by_key.clear()
-        self.by_fd.clear()
+    def clear(self) -> list[OutLink]:
+        """Remove all links, and return them."""
+        with self.lock:
+            removed = list(self.by_key.values())
+            self.by_key.clear()
+            self.by_fd.clear()
+            return removed
 
     # -- the sockets
 
-    def connected(self, out: OutLink, link: Link, handshake: ClientHandshake) -> None:
-        """Give a link its connection, and begin to read it. Raises OSError."""
+    def connected(self, out: OutLink, link: Link, handshake: ClientHandshake) -> bool:
+        """Give a link its connection, and begin to read it. Raises OSError.
+
+        Returns:
+            Whether the link still waits for one. While it was made, the rank may have ended, or another was made.
+        """
         with self.lock:
+            if out.state is not LinkState.CONNECTING or self.by_key.get(out.key) is not out or self._is_read(out):
+                return False
             out.handshake, out.link = handshake, link
             self.by_fd[link.fileno()] = out
             try:
@@ -72,10 +81,15 @@ class LinkTable:
                 del self.by_fd[link.fileno()]
                 out.handshake = out.link = None
                 raise
+            return True
+
+    def _is_read(self, out: OutLink) -> bool:
+        # The number of a closed descriptor may be another link's by now.
+        return out.link is not None and self.by_fd.get(out.link.fileno()) is out
 
     def unregister(self, out: OutLink) -> None:
-        """Read a link no more, if it is read. The number of a closed descriptor may be another link's by now."""
-        if out.link is not None and self.by_fd.get(out.link.fileno()) is out:
+        """Read a link no more, if it is read."""
+        if out.link is not None and self._is_read(out):
             del self.by_fd[out.link.fileno()]
             with contextlib.suppress(OSError):
                 self._epoll.unregister(out.link.fileno())
@@ -88,7 +102,7 @@ class LinkTable:
     def want_write(self, out: OutLink) -> None:
         """Have what is queued on a link written when its socket takes more."""
         with self.lock:
-            if out.link is not None and not out.writing and self.by_fd.get(out.link.fileno()) is out:
+            if out.link is not None and not out.writing and self._is_read(out):
                 out.writing = True
                 self._epoll.modify(out.link.fileno(), select.EPOLLIN | select.EPOLLOUT)
                 self._background(out, True)

@@ -210,9 +210,9 @@ def test_breakpoint_on_ranks_that_run() -> None:
 
 
 def test_breakpoint_on_an_endpoint_once_and_for_meshes_that_come_later() -> None:
-    spawn(gpus=1)
+    proc_mesh(gpus=1).spawn("worker", Worker)  # it is known before its rank has begun it
     with person() as me:
-        me("tbreak worker.compute")
+        assert "breakpoint 1  worker.compute" in me("tbreak worker.compute")
         later = proc_mesh(gpus=2).spawn("worker", Worker).get(WAIT)
         result = later.compute.call(1)
         wait_until(lambda: len(me.rows()) == 2, 15, "no stop")

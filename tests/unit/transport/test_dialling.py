@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from meshrt.hooks.fate import Fate
-from meshrt.transport import disconnects
+from meshrt.transport import connecting, disconnects
 from meshrt.transport.dialling import DIALS
 from meshrt.transport.driver import Driver
+from meshrt.transport.link import Link
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import (
@@ -93,6 +94,34 @@ def test_a_rank_that_is_not_where_its_handle_says_is_dialled_where_the_tree_says
     pump(driver, rank, lambda: rank.frames)
     rank.answer(1)
     assert driver.wait(receiver, 10) and out.address == rank.address
+
+
+@pytest.mark.parametrize("what", ["the rank ends", "it restarts", "the mesh is stopped", "the process ends"])
+def test_a_connection_that_nobody_waits_for_any_more_is_closed(
+    what: str, driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made on one thread, while another one was told."""
+    out = driver.link_to(KEY, address(str(tmp_path / "0")))
+    rank = listen()
+    connect = connecting._here
+
+    def happens() -> None:
+        if what == "the mesh is stopped":
+            driver.forget(KEY[0])
+        elif what == "the process ends":
+            driver.close()
+        else:
+            tree.kill(driver, 0, Fate("died", signal=9, restarts=what == "it restarts"))
+
+    def connected(path: str) -> Link:
+        link = connect(path)
+        happens()
+        return link
+
+    monkeypatch.setattr(connecting, "_here", connected)
+    tree.bear()
+    assert out.link is None
+    wait_until(rank.saw_the_end, 10)
 
 
 @pytest.mark.parametrize("said", [0, 1])
