@@ -74,9 +74,9 @@ class Incident(msgspec.Struct, omit_defaults=True):
         since: When that call was sent, monotonic ns.
         about: The failures that the error is about.
         outcome: `FAILED`: the program has ended by it, or no caller got an error. `HANDLED`: the program went on, and
-            has ended otherwise; who got the error may be another program that was connected to it. `INTERRUPTED`: the
-            user has ended the program while it waited. "": it still runs, or was ended before it could write the
-            outcome.
+            has ended otherwise, or failures have come for so long that this incident is over; who got the error may be
+            another program that was connected to it. `INTERRUPTED`: the user has ended the program while it waited.
+            "": it still runs, or was ended before it could write the outcome.
     """
 
     number: int = 0

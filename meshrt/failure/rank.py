@@ -1,6 +1,7 @@
 """The rank's side: records each exception that leaves user code, and sends it to the root (`Recorded`).
 
-On the thread that raised. A rank that fails all the time sends a few records in full, and then only counts.
+On the thread that raised. A rank that fails all the time sends a few records in full, and then only counts; but the
+first one of each place in the code is always sent, as what ends the program may come behind many that are handled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from meshrt.actor.errors import type_name
 from meshrt.collectives.torch_groups import is_in_torch, read_world
 from meshrt.failure.capture import capture, reference
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Recorded
+from meshrt.files import is_library_file
 from meshrt.hooks.facts import EndpointCall, Raised
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
@@ -33,6 +35,8 @@ __all__ = ["Recorder", "load"]
 #: Records in a row that are sent in full; one more is allowed per this number of seconds.
 _IN_A_ROW = 20
 _ONE_MORE = 2.0
+#: Places whose first record is sent in any case.
+_PLACES = 64
 #: First instructions of the handlers that Python itself adds for comprehensions, coroutines, generators, ``async for``.
 _OF_PYTHON = ("SWAP", "CLEANUP_THROW", "CALL_INTRINSIC_1", "END_ASYNC_FOR")
 #: An exception that passed clean-up code (``with``, ``finally``) was raised at most so long before, ns.
@@ -56,6 +60,8 @@ class Recorder:
         self._credit = float(_IN_A_ROW)
         self._counted = time.monotonic()
         self._left_out = 0
+        #: Where exceptions were raised: type, line of the user's code, innermost line.
+        self._places: set[tuple[object, ...]] = set()
 
     def raised(self, raised: Raised) -> None:
         """Send the record of an exception, or only count it. On the thread that raised."""
@@ -63,13 +69,30 @@ class Recorder:
             seconds = time.monotonic()
             self._credit = min(_IN_A_ROW, self._credit + (seconds - self._counted) / _ONE_MORE)
             self._counted = seconds
-            full = self._credit >= 1
-            if not full:
+            new = self._is_new(raised.error)
+            if self._credit < 1 and not new:
                 self._left_out += 1
                 return
-            self._credit -= 1
+            self._credit = max(0.0, self._credit - 1)
             left_out, self._left_out = self._left_out, 0
         self._send(self._record(raised, left_out))
+
+    def _is_new(self, error: BaseException) -> bool:
+        """Whether this is the first exception of its type from its line, and one of the first `_PLACES`."""
+        walker: TracebackType | None = own_attribute(error, "__traceback__")
+        if len(self._places) == _PLACES or walker is None:
+            return False
+        innermost = users = walker
+        while walker is not None:
+            innermost = walker
+            if not is_library_file(walker.tb_frame.f_code.co_filename):
+                users = walker
+            walker = walker.tb_next
+        lines = ((each.tb_frame.f_code.co_filename, each.tb_lineno) for each in (users, innermost))
+        place = (type_name(error), *lines)
+        new = place not in self._places
+        self._places.add(place)
+        return new
 
     def _record(self, raised: Raised, left_out: int) -> FailureRecord:
         origin, call, error = self._origin, raised.call, raised.error

@@ -62,9 +62,15 @@ _PATIENCE = 1.0
 _REACHED = 10.0
 #: ... and for further records, until none has come for so long.
 _QUIET = 0.2
-#: Failures of one incident that are kept in full; and in all.
+#: Seconds after which an incident that is full is over, though there was no time without a failure.
+_LONGEST = 60.0
+#: Failures of one incident that are kept in full; in all; and, once it is over because it was full, the first and the
+#: latest ones in memory.
 _FULL = 64
 _MOST = 2048
+_ENDS = 256
+#: Meshes of one incident with which it is full.
+_MESHES = 256
 #: With so many of the latest ones a record shares what is equal: its cause, and what followed from it on the way.
 _ALIKE = 4
 #: Incidents that are kept in memory: an error may be raised long after its failure.
@@ -81,6 +87,8 @@ class Failures:
         #: The latest incidents, the current one last.
         self._incidents: deque[Incident] = deque(maxlen=_INCIDENTS)
         self._last = 0.0
+        #: When the current incident began.
+        self._began = 0.0
         self._asked = 0.0
         #: Whether the stacks of the current incident have come, or will not come.
         self._collected = False
@@ -124,9 +132,13 @@ class Failures:
             record = replace(record, exception=with_source(record.exception))
         self._add(record)
 
-    def own(self, record: FailureRecord) -> None:
-        """Add a record of the script's own process, also that ranks have not answered to it. Any of its threads."""
-        self._services.call_soon(lambda: self._add(record))
+    def own(self, record: FailureRecord, *, needed: bool = False) -> None:
+        """Add a record of the script's own process, also that ranks have not answered to it. Any of its threads.
+
+        Args:
+            needed: The script ends by it: it is kept in full, also by an incident that is full.
+        """
+        self._services.call_soon(lambda: self._add(record, needed=needed))
 
     def thread_raised(self, error: BaseException, what: str) -> str:
         """An exception has ended a thread of the script; returns the id of its record. That thread."""
@@ -149,8 +161,8 @@ class Failures:
             self._owed[mesh_id, rank, fate.pid] = owed
 
     def _add_late(self, record: FailureRecord) -> None:
-        """Add a record on the loop, and wait for it. A thread of the script."""
-        self.own(record)
+        """Add the record of what the script ends by on the loop, and wait for it. A thread of the script."""
+        self.own(record, needed=True)
         self._reach_loop()
 
     def _reach_loop(self) -> None:
@@ -159,24 +171,23 @@ class Failures:
         self._services.call_soon(reached.set)
         reached.wait(_REACHED)
 
-    def _add(self, record: FailureRecord) -> None:
+    def _add(self, record: FailureRecord, *, needed: bool = False) -> None:
         now = time.monotonic()
         if record.mesh and record.rank >= 0 and record.kind != "silent":
             record = replace(record, left=self._left_behind(record))
         with self._changed:
             facts = self._services.mesh(record.mesh_id)
-            is_open = _OPEN_JOINED if facts is not None and facts.joined else _OPEN
-            new = not self._incidents or now - self._last > is_open
+            new = self._is_over(now, _OPEN_JOINED if facts is not None and facts.joined else _OPEN)
             earlier = self._of_earlier_incidents(record)
-            incident = self._begin() if new else self._incidents[-1]
+            incident = self._begin(now) if new else self._incidents[-1]
             incident.records += tuple(each for each in earlier if each not in incident.records)
             self._last = now
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
                 incident.meshes = (*incident.meshes, _mesh_then(facts)) if facts is not None else incident.meshes
-            if len(incident.records) >= _MOST:
+            if len(incident.records) >= _MOST and not needed:
                 incident.left_out += 1
             else:
-                if len(incident.records) >= _FULL:
+                if len(incident.records) >= _FULL and not needed:
                     record = shortened(record)
                 for other in incident.records[-_ALIKE:]:
                     record = sharing(record, other)
@@ -186,6 +197,28 @@ class Failures:
             self._collect(incident, now)
         elif self._collected:
             self._write_soon()
+
+    def _is_over(self, now: float, is_open: float) -> bool:
+        """Whether the next failure begins an incident. One that is full is put away. Under the lock.
+
+        Args:
+            is_open: Seconds without a failure after which that is so.
+        """
+        if not self._incidents or now - self._last > is_open:
+            return True
+        incident = self._incidents[-1]
+        is_full = len(incident.records) >= _MOST or len(incident.meshes) >= _MESHES
+        if not is_full or now - self._began <= _LONGEST:
+            return False
+        # Failures have come for long, and the program goes on: the next one may be what ends it.
+        incident.outcome = incident.outcome or HANDLED
+        self._write(incident)
+        kept = incident.records[:_ENDS] + incident.records[_ENDS:][-_ENDS:]
+        incident.left_out += len(incident.records) - len(kept)
+        incident.records = kept
+        named = {record.mesh_id for record in incident.records}
+        incident.meshes = tuple(mesh for mesh in incident.meshes if mesh.mesh_id in named)
+        return True
 
     def _of_earlier_incidents(self, record: FailureRecord) -> list[FailureRecord]:
         """Return the failures behind a new one, also if they came long before: a rank may pass an error on late."""
@@ -214,7 +247,8 @@ class Failures:
         self._error_files[path] = changed
         return torchelastic.read(path)
 
-    def _begin(self) -> Incident:
+    def _begin(self, now: float) -> Incident:
+        self._began = now
         number = self._incidents[-1].number + 1 if self._incidents else 1
         argv = tuple(without_secrets_in_command(sys.orig_argv))
         run_id = self._services.run_id
@@ -356,7 +390,7 @@ class Failures:
             if silence not in self._silences:
                 self._silences.add(silence)
                 name = self._name_of(silence.missing[0].mesh_id)
-                self.own(of_silence(silence, name, end=end))
+                self.own(of_silence(silence, name, end=end), needed=True)
 
         def complete() -> bool:
             return (self._collected or not self._incidents) and all(self._is_known(about) for _, about in wanted)

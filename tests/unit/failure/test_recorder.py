@@ -113,6 +113,23 @@ def test_a_rank_that_fails_all_the_time_sends_a_few_and_counts_the_others(monkey
     assert records[20].copies > 100 and records[21].copies > 100
 
 
+def test_the_first_exception_from_a_line_is_sent_though_others_come_all_the_time() -> None:
+    """What ends the program may come behind many that are handled."""
+    often = caught(plain)
+    last = caught(in_a_comprehension)
+    records = written([often] * 100 + [last, often, last])
+    assert len(records) == 21 and records[-1].id == "7.100" and records[-1].copies == 80
+
+
+def test_exceptions_from_ever_new_lines_are_counted_too() -> None:
+    errors = []
+    for number in range(200):
+        namespace: dict[str, Any] = {}
+        exec("\n" * number + "def fails():\n    raise ValueError", namespace)
+        errors.append(caught(namespace["fails"]))
+    assert len(written(errors)) == 64
+
+
 def test_the_process_and_the_kind_of_matter() -> None:
     plain_record, memory = written([ValueError("x"), MemoryError()])
     assert (plain_record.mesh, plain_record.rank, plain_record.pid, plain_record.what) == ("train", 1, 7, "a task")

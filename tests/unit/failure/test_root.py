@@ -113,6 +113,40 @@ def test_what_is_kept_of_many_failures(tmp_path: Path, clock: Clock, monkeypatch
     assert errors[0] is errors[1] is errors[2] and errors[3] is errors[4], "what is equal is kept once"
 
 
+def test_failures_that_do_not_end_fill_one_incident_after_the_other(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that handles its failures goes on for days: what ends it has to have its place, and memory an end."""
+    for name, value in (("_MOST", 8), ("_ENDS", 2)):
+        monkeypatch.setattr(module, name, value)
+    failures, _ = failures_of(tmp_path)
+    for rank in range(63):
+        failures._add(raised(rank, rank))
+        clock.now += 1.0
+    before, now = failures._incidents
+    assert [record.rank for record in before.records] == [0, 1, 6, 7] and before.left_out == 61 - 8 + 4
+    assert [record.rank for record in now.records] == [61, 62] and now.left_out == 0
+    failures.finish()
+    written = [files.read(path) for path in files.files_of(tmp_path)]
+    assert [len(incident.records) for incident in written] == [8, 2], "the file has what memory has not"
+    assert [incident.outcome for incident in written] == ["handled", "handled"]
+
+
+def test_what_the_script_ends_by_has_a_place_in_an_incident_that_is_full(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FULL", 1)
+    monkeypatch.setattr(module, "_MOST", 2)
+    failures, services = failures_of(tmp_path)
+    services.call_soon = lambda function: function()
+    for rank in range(5):
+        failures.own(raised(rank, rank), needed=rank == 4)
+    (incident,) = failures._incidents
+    assert [record.rank for record in incident.records] == [0, 1, 4] and incident.left_out == 2
+    error = incident.records[-1].exception
+    assert error is not None and error.frames[0].locals, "in full"
+
+
 def test_what_a_thread_has_raised_just_before_the_end_is_reported(tmp_path: Path) -> None:
     """The loop, which adds its record, may have other things to do first."""
     failures, services = failures_of(tmp_path)
