@@ -27,11 +27,7 @@ COMMAND: AnyCommand = Command(
     options=(
         Option("--pid", "the same as RUN", metavar="RUN", default=""),
         Option("-c", "run this command and exit (may be repeated)", "commands", "COMMAND", many=True),
-        Option(
-            "--open",
-            "open a failure file, or a file that MESHRT_POST_MORTEM=dump has written",
-            metavar="FILE",
-        ),
+        Option("--open", "open a failure file, or a file that MESHRT_POST_MORTEM=dump has written", metavar="FILE"),
         Option("--json", "write one JSON object for each command instead of text (docs/json.md)"),
     ),
     details=(

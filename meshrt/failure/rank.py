@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, TracebackType
@@ -79,17 +80,12 @@ class Recorder:
 
     def _is_new(self, error: BaseException) -> bool:
         """Whether this is the first exception of its type from its line, and one of the first `_PLACES`."""
-        walker: TracebackType | None = own_attribute(error, "__traceback__")
-        if len(self._places) == _PLACES or walker is None:
+        raised = traceback.walk_tb(own_attribute(error, "__traceback__"))
+        lines = [(frame.f_code.co_filename, number) for frame, number in raised]
+        if len(self._places) == _PLACES or not lines:
             return False
-        innermost = users = walker
-        while walker is not None:
-            innermost = walker
-            if not is_library_file(walker.tb_frame.f_code.co_filename):
-                users = walker
-            walker = walker.tb_next
-        lines = ((each.tb_frame.f_code.co_filename, each.tb_lineno) for each in (users, innermost))
-        place = (type_name(error), *lines)
+        users = next((line for line in reversed(lines) if not is_library_file(line[0])), None)
+        place = (type_name(error), users, lines[-1])
         new = place not in self._places
         self._places.add(place)
         return new

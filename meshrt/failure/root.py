@@ -160,11 +160,6 @@ class Failures:
         if not self._collected:
             self._owed[mesh_id, rank, fate.pid] = owed
 
-    def _add_late(self, record: FailureRecord) -> None:
-        """Add the record of what the script ends by on the loop, and wait for it. A thread of the script."""
-        self.own(record, needed=True)
-        self._reach_loop()
-
     def _reach_loop(self) -> None:
         """Wait until what the loop was told before is done. A thread of the script."""
         reached = threading.Event()
@@ -409,7 +404,8 @@ class Failures:
             if record is not None:
                 # The time at which a rank of another program failed is not known: some time before its error came here.
                 record = record if self._is_own(record.mesh_id) else replace(record, low=0, time=0.0)
-                self._add_late(record)
+                self.own(record, needed=True)
+                self._reach_loop()
         with self._changed:
             incident = self._meant_by(error)
             if incident is not None:

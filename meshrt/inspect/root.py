@@ -46,9 +46,7 @@ class _Told:
         passed, counted = now - self.when, clock - self.clock
         return [
             replace(
-                wait,
-                seconds=wait.seconds + passed,
-                left=None if wait.left is None else max(0.0, wait.left - counted),
+                wait, seconds=wait.seconds + passed, left=None if wait.left is None else max(0.0, wait.left - counted)
             )
             for wait in self.progress.waits
         ]

@@ -120,8 +120,7 @@ class _Called:
             if number:
                 rank, error = self._target.shape.ndslice[position], headline_of(frame.header[1])
                 driver.on_failure(
-                    number,
-                    UnreadError(self.mesh_id, self.actor, self.endpoint, rank, one_line(error, _HEADLINE)),
+                    number, UnreadError(self.mesh_id, self.actor, self.endpoint, rank, one_line(error, _HEADLINE))
                 )
 
     def _decoded(self, position: int, frame: Frame) -> object:

@@ -12,9 +12,7 @@ import msgpack
 
 from meshrt.actor.context import current_call
 from meshrt.actor.replacing import Shipped
-from meshrt.errors import (
-    UsageError,
-)
+from meshrt.errors import UsageError
 from meshrt.hooks.table import hooks
 from meshrt.mesh.call import InitCall, MeshCall, StopCall
 from meshrt.mesh.future import Future

@@ -352,8 +352,7 @@ def _log_loss(lost: Unreceived) -> None:
 
 
 def control_decoder(
-    lost: Callable[[Unreceived], None] = _log_loss,
-    place: Callable[[int, Any, int], memoryview | None] | None = None,
+    lost: Callable[[Unreceived], None] = _log_loss, place: Callable[[int, Any, int], memoryview | None] | None = None
 ) -> FrameDecoder:
     """Return a decoder for a control link: nothing longer than `CONTROL_MAX`, in one piece or in many.
 

@@ -338,7 +338,7 @@ def test_an_init_that_raises_when_its_rank_is_started_again(tmp_path: Path) -> N
     )
     done = program(tmp_path, main)
     assert "reason: __init__ ran again after rank 0 was killed by SIGKILL" in done.stderr
-    assert root_of(done.stderr).startswith("ROOT CAUSE  spare rank 0 (n=0)") and "SIGKILL" in root_of(done.stderr)
+    assert root_of(done.stderr).startswith("ROOT CAUSE  once rank 0 (n=0)") and "SIGKILL" in root_of(done.stderr)
     assert "  where    during once.everywhere()\n" in root_of(done.stderr)  # the first one; it does not say which line
 
 

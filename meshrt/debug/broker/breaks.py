@@ -27,9 +27,7 @@ from meshrt.debug.operations import (
     PostMortemModes,
     RankSets,
 )
-from meshrt.debug.operations import (
-    Breaks as ShowBreaks,
-)
+from meshrt.debug.operations import Breaks as ShowBreaks
 from meshrt.debug.protocol import MODES, Mode, session_of_ide
 from meshrt.debug.rank_operations import BreakHit, BreakHits, BreakSpec, BreakStates, ReadHits, SetBreaks, SetModes
 from meshrt.errors import UsageError

@@ -37,9 +37,7 @@ class ProgramLink:
         self._told = False
         with telling_slow(program):
             self._connection = tools.connect(
-                program,
-                lambda event, body: self._soon(on_event, event, body),
-                lambda: self._soon(on_close),
+                program, lambda event, body: self._soon(on_event, event, body), lambda: self._soon(on_close)
             )
 
     @property
