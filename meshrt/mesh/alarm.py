@@ -202,9 +202,11 @@ class Alarm:
             while len(self._handled) > _REMEMBERED:
                 del self._handled[next(iter(self._handled))]
 
-    def _answered(self, failure: str, unread: UnreadError) -> None:
+    def _answered(self, failure: str, unread: UnreadError, read: str | None) -> None:
         with self._lock:
-            if failure in self._handled:
+            if read is not None:  # the error of the same call that a caller was given: it has dealt with this one, too
+                self._read_at[failure] = self._read_at.get(read, 0)
+            if read is not None or failure in self._handled:
                 return
             self.unread[failure] = unread
             while len(self.unread) > _REMEMBERED:

@@ -113,15 +113,18 @@ class _Called:
         """Fail with ``error``, and tell the ranks; returns False if it was done."""
         raise NotImplementedError
 
-    def _note_failure(self, driver: Waiting, position: int, frame: Frame) -> None:
-        """Keep the number of the error in this answer until the answer is read."""
+    def _note_failure(self, driver: Waiting, position: int, frame: Frame, read: Frame | None = None) -> None:
+        """Keep the number of the error in this answer until the answer is read.
+
+        Args:
+            read: Another answer of the same call, whose error a caller was given.
+        """
         if driver.on_failure is not None:
             number = failure_of(frame.header[1])
             if number:
                 rank, error = self._target.shape.ndslice[position], headline_of(frame.header[1])
-                driver.on_failure(
-                    number, UnreadError(self.mesh_id, self.actor, self.endpoint, rank, one_line(error, _HEADLINE))
-                )
+                unread = UnreadError(self.mesh_id, self.actor, self.endpoint, rank, one_line(error, _HEADLINE))
+                driver.on_failure(number, unread, None if read is None else failure_of(read.header[1]))
 
     def _decoded(self, position: int, frame: Frame) -> object:
         """Return what a rank has answered."""
@@ -184,8 +187,9 @@ class _Answers(_Called, Future[T]):
                 self.finish()
         else:
             self._failed.append((position, frame))
-            if not self.finished:
-                self._note_failure(self._driver, position, frame)
+            read = None if self._error is None else self._failed[0][1]
+            if read is not None or not self.finished:
+                self._note_failure(self._driver, position, frame, read)
             self._fail()
         self._let_go()
 

@@ -30,6 +30,18 @@ def test_what_was_handled_is_not_the_cause_of_what_was_not(tmp_path: Path) -> No
     assert "ValueError" not in root and "FAILED LATER" not in done.stderr
 
 
+def test_what_other_ranks_answer_later_to_a_call_that_was_handled_is_not_the_cause(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "try: trainer.everywhere.call('time.sleep(current_rank().rank * 0.2); raise ValueError(\"handled\")').get()\n"
+        "except ValueError: pass\n"
+        "trainer.slice(n=0).everywhere.call_one('time.sleep(1); raise OSError(\"fatal\")').get()",
+    )
+    root = root_of(done.stderr)
+    assert root.startswith("ROOT CAUSE  trainer rank 0 (n=0)") and "OSError: fatal" in root and "[certain" in root
+    assert "FAILED LATER" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fails", ["everywhere.broadcast", "forgotten = one.everywhere.call"])
 def test_what_was_handled_is_not_the_cause_of_what_nobody_has_read(fails: str, tmp_path: Path) -> None:
