@@ -34,6 +34,7 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.status import die_by
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import Point
+from meshrt.show.status import ExitCode
 from meshrt.spmd.main import Main
 from meshrt.spmd.parts import ACTOR
 from meshrt.spmd.world import World
@@ -72,7 +73,16 @@ def run(words: list[str], sizes: dict[str, int], max_restarts: int) -> int:
     handled = [each for each in _ENDS if signal.getsignal(each) is signal.SIG_DFL]
     for each in handled:
         signal.signal(each, end)
-    return Script(words).guard(lambda: _run(words, sizes, max_restarts, ended_by))
+
+    def run_all() -> None:
+        try:
+            _run(words, sizes, max_restarts, ended_by)
+        except KeyboardInterrupt:
+            if sys.excepthook is sys.__excepthook__:  # no program has begun, which would say what it waited for
+                raise SystemExit(ExitCode.INTERRUPTED) from None
+            raise
+
+    return Script(words).guard(run_all)
 
 
 class _ScriptCall(MeshCall):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from meshrt.show.status import ExitCode
 from tests.functional.test_spmd import TRAIN, run, running, script
 from tests.support.footprint import marked_processes
-from tests.support.programs import run_python
+from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -22,6 +23,24 @@ def interrupted(self, seconds):
     settle(self, seconds)
 ControlThread.settle = interrupted
 """
+
+
+BEFORE = """
+import os, signal, sys
+from meshrt.cli import main
+from meshrt.spmd import local
+local.start_mesh = lambda *_: signal.raise_signal(int(os.environ["NUMBER"]))
+sys.argv = ["meshrt", "run", "-n", "2", "train.py"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_there_is_a_program_leaves_no_traceback(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    ended = run_python("-c", BEFORE, cwd=tmp_path, env=environment(NUMBER=str(int(number))))
+    status = ExitCode.INTERRUPTED if number is signal.SIGINT else -number
+    assert (ended.returncode, ended.stdout, ended.stderr) == (status, "", "")
 
 
 def test_a_signal_behind_the_script_has_no_effect(tmp_path: Path) -> None:
