@@ -51,6 +51,7 @@ from meshrt.transport.liveness import LOOK_SECONDS
 from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
+from meshrt.wire import tree
 from meshrt.wire.addresses import HostAddress
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.code import Code
@@ -59,39 +60,6 @@ from meshrt.wire.errors import refusal
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Secret
 from meshrt.wire.operations import Cut, FilePart
-from meshrt.wire.tree import (
-    FROM_RANK,
-    FROM_ROOT,
-    TO_RANK,
-    Bye,
-    Certified,
-    Dial,
-    DroppedEvents,
-    End,
-    Event,
-    FromRank,
-    Gather,
-    Gone,
-    Hello,
-    Hint,
-    Joined,
-    Kept,
-    LeaveGather,
-    Leaving,
-    Located,
-    Measure,
-    MeshStopped,
-    Ping,
-    Pong,
-    Request,
-    Serves,
-    Spawn,
-    Started,
-    Stop,
-    StoreWay,
-    Warn,
-)
-from meshrt.wire.tree import Pulse as PulseOfRank
 
 __all__ = ["Agent"]
 
@@ -105,8 +73,8 @@ _OUTPUT_GRACE = 0.05
 _OUTPUT_SENT = 5.0
 #: Seconds until strays are looked for again, if that could not be done.
 _SWEEP_AGAIN = 0.1
-_PING = control_frame(Ping())
-_CUT = control_frame(Request(0, Cut.name()))
+_PING = control_frame(tree.Ping())
+_CUT = control_frame(tree.Request(0, Cut.name()))
 
 
 class _Goodbye(Exception):
@@ -142,7 +110,7 @@ class Agent:
         #: Where processes that something else has started become ranks.
         self._meetings: list[Meeting] = []
         #: Requests to start ranks of which the last message is still to come, by mesh.
-        self._incomplete: dict[str, list[Spawn]] = {}
+        self._incomplete: dict[str, list[tree.Spawn]] = {}
         self._out_of_memory = OutOfMemory()
         self._waking = Waking()
         self._timers = Timers()
@@ -192,41 +160,41 @@ class Agent:
         if frame.header is not None:
             self._to_rank((frame.header[0], frame.header[1]), frame)
             return
-        match FROM_ROOT.decode(frame.payload):
-            case Hello() as hello:
+        match tree.FROM_ROOT.decode(frame.payload):
+            case tree.Hello() as hello:
                 self._on_hello(hello)
-            case Certified(certificate=certificate):
+            case tree.Certified(certificate=certificate):
                 self._be_certified(Certificate(*certificate))
-            case Bye():
+            case tree.Bye():
                 raise _Goodbye
-            case Spawn() as spawn:
+            case tree.Spawn() as spawn:
                 self._on_spawn(spawn)
-            case Stop() as stop:
+            case tree.Stop() as stop:
                 self._on_stop(stop)
-            case Ping(number=number, at=at):
-                self._root.tell(Pong(number, at, time.monotonic_ns(), time.time_ns() / 1e9))
-            case Gather() as question:
+            case tree.Ping(number=number, at=at):
+                self._root.tell(tree.Pong(number, at, time.monotonic_ns(), time.time_ns() / 1e9))
+            case tree.Gather() as question:
                 self._starter.hurry({(mesh, rank) for mesh, ranks in question.targets.items() for rank in ranks})
                 self._gathers.begin(question)
-            case LeaveGather(id=number):
+            case tree.LeaveGather(id=number):
                 self._gathers.leave(number)
-            case Measure() as question:
+            case tree.Measure() as question:
                 self._measures.begin(question)
-            case Dial() as dial:
+            case tree.Dial() as dial:
                 if self._doors is not None:
                     self._doors.dial(dial)
             case Code() as code:
                 if self._code is not None:
                     self._code.answered(code)
-            case Kept(cost=cost):
+            case tree.Kept(cost=cost):
                 self._output.kept(cost)
-            case Located() | StoreWay() as answer:
+            case tree.Located() | tree.StoreWay() as answer:
                 if self._store is not None:
                     self._store.told_where(answer)
             case unknown:
                 assert_never(unknown)
 
-    def _on_hello(self, hello: Hello) -> None:
+    def _on_hello(self, hello: tree.Hello) -> None:
         directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)
         kept_at = run_directory if hello.machine else ""
         if hello.machine:
@@ -266,7 +234,7 @@ class Agent:
             self._code = serve_code(
                 self._selector, directory, secret, hello.host, self._root.tell, self._warn, self._later
             )
-        self._root.tell(Serves())
+        self._root.tell(tree.Serves())
 
     def _be_certified(self, certificate: Certificate) -> None:
         """The program has several machines: open the port of this one, for its ranks. A no-op the second time."""
@@ -279,9 +247,9 @@ class Agent:
             self._program = program = replace(program, address=address, certificate=certificate)
             for child in self._children.values():
                 if child.pid:
-                    self._send_rank(child, control_frame(Certified(certificate)))
+                    self._send_rank(child, control_frame(tree.Certified(certificate)))
         peer = self._root.peer if self._own is not None else None
-        self._root.tell(Joined(program.address, time.monotonic_ns(), time.time_ns() / 1e9, peer))
+        self._root.tell(tree.Joined(program.address, time.monotonic_ns(), time.time_ns() / 1e9, peer))
 
     @property
     def _described(self) -> Program:
@@ -299,7 +267,7 @@ class Agent:
 
     # -- starting
 
-    def _on_spawn(self, spawn: Spawn) -> None:
+    def _on_spawn(self, spawn: tree.Spawn) -> None:
         program = self._described
         incomplete = self._incomplete.setdefault(spawn.mesh, [])
         incomplete.append(spawn)
@@ -349,11 +317,11 @@ class Agent:
         self._children[address] = child
         certificate = self._described.certificate
         if certificate is not None and child.birth.certificate is None:  # a zygote was forked before it was known
-            self._send_rank(child, control_frame(Certified(certificate)))
-        self._root.tell(Started(*address, pid))
+            self._send_rank(child, control_frame(tree.Certified(certificate)))
+        self._root.tell(tree.Started(*address, pid))
         if address[0] in self._stopping:
             self._stopping[address[0]].add(child.birth.family)
-            self._send_rank(child, control_frame(End(drain=True, why="")))
+            self._send_rank(child, control_frame(tree.End(drain=True, why="")))
 
     def _watch(self, child: Child) -> None:
         register = self._selector.register
@@ -374,7 +342,7 @@ class Agent:
         kind = "stopped" if birth.mesh_id in self._stopping else "unborn"
         fate = Fate(kind, host=birth.host, hint=reason)
         self._gathers.forget((birth.mesh_id, birth.rank))
-        self._root.tell(Gone(birth.mesh_id, birth.rank, fate))
+        self._root.tell(tree.Gone(birth.mesh_id, birth.rank, fate))
         self._unswept = True
 
     # -- ranks
@@ -385,8 +353,8 @@ class Agent:
         if child is None:
             return
         if child.full:  # a message without an answer passes: it changes a state, or is sent once
-            message = TO_RANK.decode(frame.payload)
-            if isinstance(message, Request) and message.id:
+            message = tree.TO_RANK.decode(frame.payload)
+            if isinstance(message, tree.Request) and message.id:
                 error = MeshError(
                     f"{message.op} was not sent to rank {child.birth.rank}: the rank does not read messages"
                 )
@@ -434,22 +402,22 @@ class Agent:
         """Handle a message of a rank. Returns whether it was valid; if not, the rank is ended."""
         for frame in frames:
             try:
-                self._take(child, FROM_RANK.decode(frame.payload), frame.payload)
+                self._take(child, tree.FROM_RANK.decode(frame.payload), frame.payload)
             except Exception as error:
                 # Any error: a bad message affects its sender only.
                 self._distrust(child, error)
                 return False
         return True
 
-    def _take(self, child: Child, message: FromRank, payload: memoryview | bytes) -> None:
+    def _take(self, child: Child, message: tree.FromRank, payload: memoryview | bytes) -> None:
         match message:
-            case Pong():
+            case tree.Pong():
                 self._pulse.answered(child)
-            case Hint(text=text):
+            case tree.Hint(text=text):
                 child.hint = text
-            case Leaving() as leaving:
+            case tree.Leaving() as leaving:
                 child.leaving = leaving
-            case DroppedEvents(events=events):
+            case tree.DroppedEvents(events=events):
                 self._root.note_dropped(child.address, _counts(events))
             case _:
                 if not self._gathers.takes(child, message):
@@ -489,7 +457,7 @@ class Agent:
         fate = fate_of(child, status, span, stopping=child.birth.mesh_id in self._stopping)
         if self._own is not None:
             for part in error_file(child.birth):
-                self._root.tell(Event(FilePart.name(), body_of(part)), child.address)
+                self._root.tell(tree.Event(FilePart.name(), body_of(part)), child.address)
         self._bury(child, fate)
 
     def _let_go(self, child: Child) -> None:
@@ -505,7 +473,7 @@ class Agent:
         del self._children[child.address]
         self._gathers.forget(child.address)
         child.close()
-        self._root.tell(Gone(*child.address, fate))
+        self._root.tell(tree.Gone(*child.address, fate))
         self._unswept = True
 
     def _last_output(self, child: Child) -> None:
@@ -542,7 +510,7 @@ class Agent:
             left = families & ending or self._of(mesh) or self._starter.is_to_start(mesh) or self._output.waits(mesh)
             if not left:
                 del self._stopping[mesh]
-                self._root.tell(MeshStopped(mesh))
+                self._root.tell(tree.MeshStopped(mesh))
 
     # -- silent ranks
 
@@ -558,14 +526,14 @@ class Agent:
         self._send_rank(child, _PING)
 
     def _on_pulse(self, child: Child, state: str, stack: str) -> None:
-        self._root.tell_latest(PulseOfRank(*child.address, state, stack), child.address)
+        self._root.tell_latest(tree.Pulse(*child.address, state, stack), child.address)
 
     # -- stopping
 
-    def _on_stop(self, stop: Stop) -> None:
+    def _on_stop(self, stop: tree.Stop) -> None:
         mesh, grace = stop.mesh, stop.grace
         self._stopping.setdefault(mesh, {None}).update(child.birth.family for child in self._of(mesh))
-        request = control_frame(End(stop.drain, stop.why))
+        request = control_frame(tree.End(stop.drain, stop.why))
         for child in self._of(mesh):
             if child.pid:
                 self._send_rank(child, request)
@@ -617,7 +585,7 @@ class Agent:
         self._timers.add(seconds, action)
 
     def _warn(self, text: str) -> None:
-        self._root.tell(Warn(text))
+        self._root.tell(tree.Warn(text))
 
 
 def _counts(sent: dict[str, int]) -> dict[str, int]:

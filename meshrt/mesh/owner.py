@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from meshrt.actor.context import current_call
 from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
@@ -51,20 +51,29 @@ class MeshOwner(Protocol):
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]: ...
 
 
+class _Made(NamedTuple):
+    """A mesh that a rank has made."""
+
+    name: str
+    address: MeshAddress
+
+
 class RankOwner:
     """A rank that owns meshes: the root starts them, and stops them when this rank ends."""
+
+    #: Stopped meshes that are remembered.
+    KEPT = 200
 
     def __init__(self, runtime: ProcessRuntime) -> None:
         self.driver = runtime.driver
         self._runtime = runtime
-        self._names: dict[str, str] = {}
-        self._sizes: dict[str, int] = {}
-        self._addresses: dict[str, MeshAddress] = {}
+        self._made: dict[str, _Made] = {}
+        #: Those that are being stopped, or were.
         self._stopped: dict[str, Settled[None]] = {}
 
     def owns(self, mesh_id: str) -> bool:
-        """Whether this rank made the mesh."""
-        return mesh_id in self._names
+        """Whether this rank made the mesh. It forgets those that were stopped long ago."""
+        return mesh_id in self._made
 
     def spawn(self, spec: MeshSpec, hosts: Hosts) -> str:
         """Ask the root to start the ranks. Raises MeshError with its refusal."""
@@ -75,9 +84,8 @@ class RankOwner:
             call.instance.has_made = True
         request = spec.to_request("" if call is None else call.instance.name, hosts.mesh_id, hosts.members)
         spawned = self._runtime.tree.ask(request, _SPAWN_SECONDS)
-        self._names[spawned.mesh] = spawned.name
-        self._sizes[spawned.mesh] = spec.extent.nelements
-        self._addresses[spawned.mesh] = MeshAddress(tuple(spawned.hosts), spec.extent.nelements)
+        address = MeshAddress(tuple(spawned.hosts), spec.extent.nelements)
+        self._made[spawned.mesh] = _Made(spawned.name, address)
         return spawned.mesh
 
     def singleton(self, name: str, *, create: bool) -> tuple[str, MeshAddress]:
@@ -91,15 +99,15 @@ class RankOwner:
 
     def address_of(self, mesh_id: str) -> MeshAddress:
         """Return where the ranks of a mesh listen."""
-        return self._addresses[mesh_id]
+        return self._made[mesh_id].address
 
     def name_of(self, mesh_id: str) -> str:
         """Return the name of a mesh."""
-        return self._names[mesh_id]
+        return self._made[mesh_id].name
 
     def initialized(self, mesh_id: str) -> Future[None]:
         """Done when every rank runs; SpawnError if one could not be started."""
-        future: Settled[None] = Settled(self.driver, f"starting the ranks of {self._names[mesh_id]}")
+        future: Settled[None] = Settled(self.driver, f"starting the ranks of {self.name_of(mesh_id)}")
 
         def answered(answer: Initialized | None, error: Exception | None) -> None:
             why = str(error) if answer is None else answer.why
@@ -117,8 +125,9 @@ class RankOwner:
 
     def check_whole(self, mesh_id: str, shape: Shape) -> None:
         """Raise UsageError if ``shape`` is a part of the mesh only."""
-        if len(shape) != self._sizes[mesh_id]:
-            raise UsageError(f"{self._names[mesh_id]} can only be stopped as a whole; this is a slice ({shape})")
+        name, address = self._made[mesh_id]
+        if len(shape) != address.size:
+            raise UsageError(f"{name} can only be stopped as a whole; this is a slice ({shape})")
 
     def failed(self, mesh_id: str, error: BaseException) -> None:
         """The root hears of it by the error that this rank itself ends with."""
@@ -139,11 +148,18 @@ class RankOwner:
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""
         first = mesh_id not in self._stopped
-        future = self._stopped.setdefault(mesh_id, Settled(self.driver, f"stopping {self._names[mesh_id]}"))
+        future = self._stopped.setdefault(mesh_id, Settled(self.driver, f"stopping {self.name_of(mesh_id)}"))
+
+        def has_ended() -> None:
+            future.resolve(None)
+            ended = [each for each, stopped in tuple(self._stopped.items()) if stopped.finished]
+            for each in ended[: -self.KEPT]:
+                self._made.pop(each, None)
+                self._stopped.pop(each, None)
 
         def ask(left: float) -> None:
             request = StopMesh(mesh_id, left, why)
-            self._runtime.tree.ask_later(request, lambda _answer, _error: future.resolve(None))
+            self._runtime.tree.ask_later(request, lambda _answer, _error: has_ended())
 
         if first:
             self.driver.queues.when_written(mesh_id, grace, ask)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from meshrt.errors import MeshError
+from meshrt.store import messages
 from meshrt.store.chain import Chains, StoreName
 from meshrt.store.deliveries import Deliveries
 from meshrt.store.exports import Source
@@ -21,35 +22,6 @@ from meshrt.store.imports import Imports
 from meshrt.store.lease import Loan
 from meshrt.store.limits import free_memory
 from meshrt.store.machine import machine_of
-from meshrt.store.messages import (
-    Deliver,
-    Dropped,
-    Fetch,
-    Fetched,
-    Found,
-    Freed,
-    FromProcess,
-    FromStore,
-    Give,
-    GiveBack,
-    Grant,
-    Granted,
-    Import,
-    LetGo,
-    Offer,
-    Publish,
-    Published,
-    Pull,
-    Recall,
-    Relay,
-    Share,
-    Skip,
-    Take,
-    TakeBack,
-    Taken,
-    Withdraw,
-    refusal_of,
-)
 from meshrt.store.peers import Peer, Peers
 from meshrt.store.protocol import Incoming, store_path
 from meshrt.store.registry import Chunk, Registry, Segment
@@ -168,53 +140,53 @@ class StoreServer:
             os.close(chunk.descriptor)
         self._peers.close()
 
-    def _from_process(self, peer: Peer, incoming: Incoming[FromProcess]) -> None:
+    def _from_process(self, peer: Peer, incoming: Incoming[messages.FromProcess]) -> None:
         match incoming.message:
-            case LetGo(segments=segments):
+            case messages.LetGo(segments=segments):
                 self._let_go(segments, peer.pid)
-            case Share():
+            case messages.Share():
                 self._on_share(peer, incoming.message)
-            case Give(segments=segments, to=pids):
+            case messages.Give(segments=segments, to=pids):
                 for segment in segments:
                     self.registry.give(segment, pids)
-            case Take():
+            case messages.Take():
                 self._on_take(peer, incoming.message)
-            case Grant():
+            case messages.Grant():
                 self._on_grant(peer, incoming.message)
-            case GiveBack(size=size):
+            case messages.GiveBack(size=size):
                 self.registry.grant(peer.pid, -size, 0)
-            case Publish():
+            case messages.Publish():
                 self._on_publish(peer, incoming.message, incoming.descriptors)
-            case Fetch():
+            case messages.Fetch():
                 self._on_fetch(peer, incoming.message)
-            case Import(id=number, loan=loan):
+            case messages.Import(id=number, loan=loan):
                 self._import(peer, number, loan, [peer.pid])
-            case Deliver(id=number, loans=loans, to=hosts):
+            case messages.Deliver(id=number, loans=loans, to=hosts):
                 self._deliveries.begin(number, loans, hosts, lambda answer: self._peers.answer(peer, answer))
-            case Withdraw(segments=segments):
+            case messages.Withdraw(segments=segments):
                 for segment in segments:
                     self.registry.withdraw(segment)
-            case TakeBack(segments=segments, pids=pids):
+            case messages.TakeBack(segments=segments, pids=pids):
                 self._take_back(segments, pids)
-            case Recall(segments=segments, to=hosts):
+            case messages.Recall(segments=segments, to=hosts):
                 self._deliveries.recall(segments, hosts)
 
-    def _from_store(self, peer: Peer, message: FromStore) -> None:
+    def _from_store(self, peer: Peer, message: messages.FromStore) -> None:
         """The store of another machine has said something."""
         match message:
-            case LetGo(segments=segments):
+            case messages.LetGo(segments=segments):
                 peer.exports.cancel(segments)
                 for segment in segments:
                     self._chains.leave(segment, peer.pid)
                     if self.registry.holds(segment, peer.pid):  # what it held by an earlier connection ended with that
                         self.registry.let_go(segment, peer.pid)
-            case Pull() | Skip():
+            case messages.Pull() | messages.Skip():
                 self._on_pull(peer, message)
-            case Relay():
+            case messages.Relay():
                 self._on_relay(peer, message)
-            case Offer(id=number, loan=loan, pids=pids):
+            case messages.Offer(id=number, loan=loan, pids=pids):
                 self._import(peer, number, loan, pids)
-            case TakeBack(segments=segments, pids=pids):
+            case messages.TakeBack(segments=segments, pids=pids):
                 self._take_back(segments, pids)
 
     def _let_go(self, segments: Sequence[int], holder: int) -> None:
@@ -225,7 +197,7 @@ class StoreServer:
         for pid in pids:
             self._let_go(segments, pid)
 
-    def _on_publish(self, peer: Peer, message: Publish, descriptors: list[int]) -> None:
+    def _on_publish(self, peer: Peer, message: messages.Publish, descriptors: list[int]) -> None:
         if not descriptors:
             peer.stream.queue(Refusal(message.id, _NO_DESCRIPTOR))
             return
@@ -235,39 +207,39 @@ class StoreServer:
         (descriptor,) = descriptors
         descriptors.clear()  # kept
         self.registry.add_chunk(Chunk(chunk, peer.pid, message.size, descriptor))
-        peer.stream.queue(Published(message.id))
+        peer.stream.queue(messages.Published(message.id))
 
-    def _on_grant(self, peer: Peer, message: Grant) -> None:
+    def _on_grant(self, peer: Peer, message: messages.Grant) -> None:
         try:
             self.registry.grant(peer.pid, message.size, free_memory() - _SPARE)
         except (MeshError, OSError) as error:  # or how much is free cannot be read
-            peer.stream.queue(refusal_of(message.id, error))
+            peer.stream.queue(messages.refusal_of(message.id, error))
         else:
-            peer.stream.queue(Granted(message.id, message.size))
+            peer.stream.queue(messages.Granted(message.id, message.size))
 
-    def _on_share(self, peer: Peer, message: Share) -> None:
+    def _on_share(self, peer: Peer, message: messages.Share) -> None:
         chunk, kind, site, disk = message.chunk, message.kind, message.site, message.disk
         segment = Segment(message.segment, peer.pid, chunk, message.start, message.size, kind, site, disk=disk)
         self.registry.share(segment, message.to)
 
-    def _on_take(self, peer: Peer, message: Take) -> None:
-        self._taken(peer, message, lambda segment: Taken(message.id, segment.id))
+    def _on_take(self, peer: Peer, message: messages.Take) -> None:
+        self._taken(peer, message, lambda segment: messages.Taken(message.id, segment.id))
 
-    def _on_pull(self, peer: Peer, message: Pull | Skip) -> None:
+    def _on_pull(self, peer: Peer, message: messages.Pull | messages.Skip) -> None:
         """The store of another machine fetches a segment of this one: from here, or from a host that does already."""
         start, holds = 0, False
-        if isinstance(message, Skip):
+        if isinstance(message, messages.Skip):
             start = message.start
             holds = self._chains.has(message.segment, peer.pid)  # unless its connection was lost meanwhile
 
-        def found(segment: Segment) -> Found:
-            if isinstance(message, Skip):
+        def found(segment: Segment) -> messages.Found:
+            if isinstance(message, messages.Skip):
                 source = self._chains.skip(segment.id, peer.pid, peer.host, message.without)
             else:
                 source = self._chains.join(segment.id, peer.pid, peer.host)
             if source is None:
                 self._export(peer, message.id, segment, start, message.size)
-            return Found(message.id, segment.kind, segment.site, source)
+            return messages.Found(message.id, segment.kind, segment.site, source)
 
         self._taken(peer, message, found, holds=holds)
 
@@ -277,16 +249,16 @@ class StoreServer:
             source = Source(chunk.descriptor, segment.start, segment.size)
             peer.exports.begin(number, segment.id, source, start, min(size, segment.size))
 
-    def _on_relay(self, peer: Peer, message: Relay) -> None:
+    def _on_relay(self, peer: Peer, message: messages.Relay) -> None:
         """The store of another machine fetches a segment that comes, or has come, from a third one."""
         segment, coming = self.registry.segment(message.segment), self.imports.coming(message.segment)
         if segment is not None:
             self._export(peer, message.id, segment, message.start, message.size)
-            answer = Found(message.id, segment.kind, segment.site)
+            answer = messages.Found(message.id, segment.kind, segment.site)
         elif coming is not None:
             found, source, size = coming
             peer.exports.begin(message.id, message.segment, source, message.start, min(message.size, size))
-            answer = Found(message.id, found.kind, found.site)
+            answer = messages.Found(message.id, found.kind, found.site)
         else:
             self._peers.answer(peer, Refusal(message.id, "the data is not on this host"))
             return
@@ -306,8 +278,8 @@ class StoreServer:
     def _taken(
         self,
         peer: Peer,
-        message: Take | Pull | Skip,
-        answer: Callable[[Segment], Taken | Found],
+        message: messages.Take | messages.Pull | messages.Skip,
+        answer: Callable[[Segment], messages.Taken | messages.Found],
         unread: list[tuple[Peer, int]] | None = None,
         *,
         holds: bool = False,
@@ -340,25 +312,25 @@ class StoreServer:
         try:
             self.imports.begin(number, loan, lambda answer: self._peers.answer(peer, answer), pids)
         except (MeshError, OSError) as error:
-            self._peers.answer(peer, refusal_of(number, error))
+            self._peers.answer(peer, messages.refusal_of(number, error))
 
-    def _on_fetch(self, peer: Peer, message: Fetch) -> None:
+    def _on_fetch(self, peer: Peer, message: messages.Fetch) -> None:
         chunk = self.registry.chunk(message.chunk)
         if chunk is None:
             peer.stream.queue(Refusal(message.id, "its memory was released"))
             return
         try:
-            peer.stream.queue_with(Fetched(message.id, chunk.size), [chunk.descriptor])
+            peer.stream.queue_with(messages.Fetched(message.id, chunk.size), [chunk.descriptor])
         except OSError:
             peer.stream.queue(Refusal(message.id, _NO_DESCRIPTOR))
         else:
             chunk.readers.add(peer.pid)
 
     def _freed(self, owner: int, segment: int) -> None:
-        self._peers.tell(owner, Freed([segment]))
+        self._peers.tell(owner, messages.Freed([segment]))
 
     def _drop(self, chunk: Chunk) -> None:
         os.close(chunk.descriptor)
         for reader in chunk.readers:
-            self._peers.tell(reader, Dropped(chunk.id))
+            self._peers.tell(reader, messages.Dropped(chunk.id))
         self.imports.dropped(chunk.id)

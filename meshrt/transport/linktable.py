@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from meshrt.transport.link import Link
@@ -12,7 +13,10 @@ from meshrt.transport.outlink import LinkState, OutLink
 from meshrt.wire.addresses import RankAddress
 from meshrt.wire.handshake import ClientHandshake
 
-__all__ = ["LinkTable"]
+__all__ = ["LOST_MAX", "LinkTable"]
+
+#: Links that are lost for good and are kept, for calls that come late.
+LOST_MAX = 1000
 
 
 class LinkTable:
@@ -34,6 +38,8 @@ class LinkTable:
         self.by_key: dict[tuple[str, int, str], OutLink] = {}
         self.by_fd: dict[int, OutLink] = {}
         self.lock: threading.Lock = threading.Lock()
+        #: Those that are lost for good, the oldest first.
+        self._lost: deque[OutLink] = deque()
 
     def obtain(self, key: tuple[str, int, str], address: RankAddress) -> tuple[OutLink, bool]:
         """Return the link to ``key``, and whether it was made now."""
@@ -52,7 +58,16 @@ class LinkTable:
     def remove(self, mesh_id: str) -> list[OutLink]:
         """Remove the links to a mesh, and return them."""
         with self.lock:
+            self._lost = deque(out for out in self._lost if out.key[0] != mesh_id)
             return [self.by_key.pop(key) for key in [key for key in self.by_key if key[0] == mesh_id]]
+
+    def lost(self, out: OutLink) -> None:
+        """A link is lost for good. If it is not kept, a later call gets another one, which will be lost, too."""
+        with self.lock:
+            if self.by_key.get(out.key) is out:
+                self._lost.append(out)
+                if len(self._lost) > LOST_MAX:
+                    del self.by_key[self._lost.popleft().key]
 
     def clear(self) -> list[OutLink]:
         """Remove all links, and return them."""
@@ -60,6 +75,7 @@ class LinkTable:
             removed = list(self.by_key.values())
             self.by_key.clear()
             self.by_fd.clear()
+            self._lost.clear()
             return removed
 
     # -- the sockets

@@ -108,6 +108,7 @@ class LostLinks:
                     self._restart(out, fate, losses)
                 else:
                     out.fate = fate
+                    self._table.lost(out)
         for receiver, lost in losses.items():
             receiver.lose(lost)
 
@@ -126,6 +127,8 @@ class LostLinks:
         self._full.discard(out)
         if out.link is not None:
             out.link.close()
+        if fate.kind != "link":  # else it may be found to live, or to be started again
+            self._table.lost(out)
         self._take_pending(out, fate, losses, opened)
 
     def _restart(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]], opened: bool = True) -> None:

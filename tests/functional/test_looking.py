@@ -153,11 +153,10 @@ def test_a_rank_that_owes_an_answer_is_seen_to_owe_it() -> None:
     connection = tools.connect(program)
     try:
         waiting.start()
-        wait_until(lambda: connection.ask(Where(), WAIT).waits, WAIT)
-        told = connection.ask(Where(), WAIT)
         owes = "has not sent the answer of answer_later()"
-        assert f"idle.answer_later() of rank 0, waiting for messages: it {owes}" in wait_lines(told)[0]
-        shown = render_stacks(told)
+        line = f"idle.answer_later() of rank 0, waiting for messages: it {owes}"  # once the call has come there
+        wait_until(lambda: line in "".join(wait_lines(connection.ask(Where(), WAIT))[:1]), WAIT)
+        shown = render_stacks(connection.ask(Where(), WAIT))
         assert shown.count(f"waits for messages, {owes}") == shown.count(owes) - 1 == 1
         idle.slice(n=0).answer.call_one().get(WAIT)
         waiting.join(WAIT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshrt.hooks.fate import Fate
-from meshrt.transport import disconnects
+from meshrt.transport import disconnects, linktable
 from meshrt.transport.driver import Driver
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.messages import STATE
@@ -118,6 +118,28 @@ def test_an_idle_link_is_lost_with_its_rank(driver: Driver, listen: Listen, tree
     receiver = Answers()
     driver.send(out, call(1), 1, receiver, 0)
     assert receiver.lost == [(0, "died", False)]
+
+
+def test_so_many_links_are_kept_that_are_lost_for_good(
+    driver: Driver, listen: Listen, tree: FakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that calls meshes which end, one after the other, does not grow. A late call fails, kept or not."""
+    monkeypatch.setattr(linktable, "LOST_MAX", 2)
+    rank = listen()
+    outs = [driver.link_to(("m", number, "actor"), rank.address) for number in range(4)]
+    for number in range(4):
+        tree.kill(driver, number, Fate("link") if number == 1 else DIED)
+    assert list(driver._table.by_key) == [("m", number, "actor") for number in (1, 2, 3)], "1 may be found to live"
+    receiver = Answers()
+    driver.send(outs[0], call(1), 1, receiver, 0)
+    assert receiver.lost == [(0, "died", False)]
+    again = driver.link_to(outs[0].key, rank.address)
+    assert again is not outs[0]
+    tree.kill(driver, 0, DIED)  # the tree tells at once
+    driver.send(again, call(2), 2, receiver, 0)
+    assert receiver.lost == [(0, "died", False)] * 2
+    driver.forget("m")
+    assert not driver._table.by_key and not driver._table._lost
 
 
 def test_what_was_sent_to_a_rank_that_is_started_again_is_lost_and_the_next_call_opens_the_link(
