@@ -80,9 +80,11 @@ class Recorder:
 
     def _is_new(self, error: BaseException) -> bool:
         """Whether this is the first exception of its type from its line, and one of the first `_PLACES`."""
+        if len(self._places) == _PLACES:
+            return False
         raised = traceback.walk_tb(own_attribute(error, "__traceback__"))
         lines = [(frame.f_code.co_filename, number) for frame, number in raised]
-        if len(self._places) == _PLACES or not lines:
+        if not lines:
             return False
         users = next((line for line in reversed(lines) if not is_library_file(line[0])), None)
         place = (type_name(error), users, lines[-1])

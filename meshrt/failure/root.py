@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from meshrt.actor.errors import number_failure
-from meshrt.errors import CallTimeout, ProtocolError
+from meshrt.errors import CallTimeout, MeshError, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh, keep_stacks
 from meshrt.failure.lastwords import LastWords
@@ -87,8 +87,11 @@ class Failures:
         #: The latest incidents, the current one last.
         self._incidents: deque[Incident] = deque(maxlen=_INCIDENTS)
         self._last = 0.0
-        #: When the current incident began.
+        #: When the current incident began, and how many meshes there were.
         self._began = 0.0
+        self._met = 0
+        #: Numbers of incidents of which memory has a part only: the file has all of it.
+        self._put_away: set[int] = set()
         self._asked = 0.0
         #: Whether the stacks of the current incident have come, or will not come.
         self._collected = False
@@ -102,7 +105,6 @@ class Failures:
         #: Number of the incident in the file, and number of its failures there.
         self._written = (0, 0)
         self._warned = False
-        self.watchdog = Watchdog(services)
         self._last_words = LastWords(services, self._is_own)
         #: Modification times of the error files of ranks, when they were last read.
         self._error_files: dict[Path, int] = {}
@@ -172,14 +174,16 @@ class Failures:
             record = replace(record, left=self._left_behind(record))
         with self._changed:
             facts = self._services.mesh(record.mesh_id)
-            new = self._is_over(now, _OPEN_JOINED if facts is not None and facts.joined else _OPEN)
             earlier = self._of_earlier_incidents(record)
+            new = self._is_over(now, _OPEN_JOINED if facts is not None and facts.joined else _OPEN)
             incident = self._begin(now) if new else self._incidents[-1]
             incident.records += tuple(each for each in earlier if each not in incident.records)
             self._last = now
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
                 incident.meshes = (*incident.meshes, _mesh_then(facts)) if facts is not None else incident.meshes
-            if len(incident.records) >= _MOST and not needed:
+            # One that no caller waits for may be what is reported at the end.
+            room = _MOST if record.waited_for else _MOST + _ENDS
+            if len(incident.records) >= room and not needed:
                 incident.left_out += 1
             else:
                 if len(incident.records) >= _FULL and not needed:
@@ -202,18 +206,31 @@ class Failures:
         if not self._incidents or now - self._last > is_open:
             return True
         incident = self._incidents[-1]
-        is_full = len(incident.records) >= _MOST or len(incident.meshes) >= _MESHES
+        is_full = len(incident.records) >= _MOST or len(incident.meshes) - self._met >= _MESHES
         if not is_full or now - self._began <= _LONGEST:
             return False
         # Failures have come for long, and the program goes on: the next one may be what ends it.
         incident.outcome = incident.outcome or HANDLED
-        self._write(incident)
-        kept = incident.records[:_ENDS] + incident.records[_ENDS:][-_ENDS:]
-        incident.left_out += len(incident.records) - len(kept)
-        incident.records = kept
-        named = {record.mesh_id for record in incident.records}
-        incident.meshes = tuple(mesh for mesh in incident.meshes if mesh.mesh_id in named)
+        if self._write(incident):
+            records, unseen = incident.records, set(self._services.unseen)
+            untold = [record for record in records[_ENDS:-_ENDS] if record.id in unseen]
+            incident.records = (*records[:_ENDS], *untold[-_ENDS:], *records[_ENDS:][-_ENDS:])
+            named = {record.mesh_id for record in incident.records}
+            incident.meshes = tuple(mesh for mesh in incident.meshes if mesh.mesh_id in named)
+            self._put_away.add(incident.number)
         return True
+
+    def _whole(self, incident: Incident | None) -> Incident | None:
+        """Return an incident with all that its file has, if it was put away. Under the lock."""
+        if incident is not None and incident.number in self._put_away:
+            self._put_away.discard(incident.number)
+            try:
+                known = files.read(files.path_of(self._run_directory, incident.number))
+            except MeshError as error:
+                self._services.announce(f"the report is incomplete: {error}")
+            else:
+                incident.records, incident.meshes = known.records, known.meshes
+        return incident
 
     def _of_earlier_incidents(self, record: FailureRecord) -> list[FailureRecord]:
         """Return the failures behind a new one, also if they came long before: a rank may pass an error on late."""
@@ -252,6 +269,7 @@ class Failures:
         incident = Incident(number, run_id, found_by, argv, time.time_ns() / 1e9)
         self._incidents.append(incident)
         incident.meshes = tuple(_mesh_then(mesh) for mesh in self._services.meshes())
+        self._met = len(incident.meshes)
         self._collected = False
         self._answers = []
         return incident
@@ -300,6 +318,10 @@ class Failures:
     def _write_again(self) -> None:
         self._writing = False
         self._write(self._incidents[-1])
+
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Report calls to a mesh that are not answered for ``seconds``. Any thread."""
+        self._services.call_soon(Watchdog(self._services, mesh_id, seconds).look)
 
     def begin_anew(self) -> None:
         """What fails from now on is another incident, however soon. Any thread."""
@@ -354,8 +376,11 @@ class Failures:
             self._write(incident)
             return bool(incident.hung.meshes or incident.stacks.meshes)
 
-    def _write(self, incident: Incident) -> None:
-        """Write the file. Any thread. A write error is reported once: the report goes to the terminal anyway."""
+    def _write(self, incident: Incident) -> bool:
+        """Write the file. Any thread. A write error is reported once: the report goes to the terminal anyway.
+
+        Returns whether the file was written.
+        """
         with self._changed:
             begun = time.monotonic()
             if incident is self._incidents[-1] and self._answers:
@@ -363,12 +388,15 @@ class Failures:
             try:
                 files.write(self._run_directory, incident)
                 self._written = (incident.number, len(incident.records))
+                return True
             except OSError as error:
                 if not self._warned:
                     self._warned = True
                     self._services.announce(f"the failure could not be written to a file: {error.strerror}")
-            self._took = time.monotonic() - begun
-            self._changed.notify_all()
+                return False
+            finally:
+                self._took = time.monotonic() - begun
+                self._changed.notify_all()
 
     # -- the script's last words
 
@@ -439,7 +467,7 @@ class Failures:
 
     def _meant_by(self, error: BaseException) -> Incident | None:
         found = (self._incident_of(about) for _, about in self._stops.references(error))
-        return next((each for each in found if each is not None), None)
+        return self._whole(next((each for each in found if each is not None), None))
 
     def stopped(self, error: BaseException) -> str:
         """Return what was stopped, if no other cause of ``error`` is known; or "". Any thread."""
@@ -487,7 +515,8 @@ class Failures:
     def _unseen(self) -> Incident | None:
         """Return the latest incident with a failure that no call has raised. Under the lock."""
         unseen = set(self._services.unseen) - {""}  # failures without a record, or with a record without an id
-        return next((each for each in reversed(self._incidents) if any(r.id in unseen for r in each.records)), None)
+        found = (each for each in reversed(self._incidents) if any(record.id in unseen for record in each.records))
+        return self._whole(next(found, None))
 
     def _keep_to_unseen(self, incident: Incident) -> None:
         """The report is about what no call has raised: what the script was told of is not the root of that."""
@@ -543,4 +572,4 @@ def load(services: RootServices) -> None:
     services.rank_lost.append(failures.lost)
     recorder = Recorder(_of_this_process("this_proc", 0), failures.own)
     # The hooks belong to this process, which may make another root.
-    services.closing += [failures.finish, hooks.add(hooks.raised, recorder.raised), lambda: failures.watchdog.end()]
+    services.closing += [failures.finish, hooks.add(hooks.raised, recorder.raised)]

@@ -19,6 +19,9 @@ _JUST_AFTER = 1_000_000_000
 #: A script loses the connection to a peer at most so long after the end of the peer, ns.
 _SOON = 30_000_000_000
 
+#: Exceptions that are known to be no failures.
+_REMEMBERED = 10_000
+
 
 class Stops:
     """Knows what the script has stopped. `excuse` runs on the root's loop, the other methods on any thread."""
@@ -44,6 +47,10 @@ class Stops:
         self._services.excused.add(record.id)
         mesh = self._services.mesh(about)
         self.excused[record.id] = f"{'' if mesh is None else mesh.name} was stopped"
+        if len(self.excused) > _REMEMBERED:
+            oldest = next(iter(self.excused))
+            del self.excused[oldest]
+            self._services.excused.discard(oldest)
         return True
 
     def _lost_ended_peer(self, record: FailureRecord, *, ended: bool) -> bool:

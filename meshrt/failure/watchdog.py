@@ -1,17 +1,18 @@
 """``proc_mesh(watchdog=seconds)``: reports which ranks have not answered a call for so long, and where they are.
 
-The watchdog ends nothing: the call goes on, and is checked again after twice the time. There is no report while the
-user holds a rank at a breakpoint.
+The watchdog ends nothing: the call goes on, and is reported again after twice the time. There is no report while the
+user holds a rank at a breakpoint, and the time begins anew behind that.
+
+It looks at the calls that are not answered, `_LOOKS` times within its time. So it keeps nothing of a call that is
+answered, and sending one costs nothing.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
+import time
 
 from meshrt.hooks.facts import Gathered
 from meshrt.hooks.services import PendingCall, RootServices
-from meshrt.hooks.table import hooks
 from meshrt.inspect.records import ReadStacks, Threads, Times
 from meshrt.inspect.text import render_stacks
 from meshrt.inspect.tree import Stacks
@@ -19,42 +20,41 @@ from meshrt.selection import counted
 
 __all__ = ["Watchdog"]
 
+_LOOKS = 8
 _STACK_SECONDS = 1.0
 _LINES = 40
 
 
 class Watchdog:
-    """The calls of the script to meshes with a watchdog. On the root's loop, except `sent`."""
+    """Watches the calls of the script to a mesh, until that is stopped. On the root's loop.
 
-    def __init__(self, services: RootServices) -> None:
+    Args:
+        seconds: Without an answer, until the first report.
+    """
+
+    def __init__(self, services: RootServices, mesh_id: str, seconds: float) -> None:
         self._services = services
-        self._seconds: dict[str, float] = {}
-        #: Ends it. No call pays for a watchdog before there is one.
-        self.end: Callable[[], None] = lambda: None
+        self._mesh_id = mesh_id
+        self._seconds = seconds
+        #: Of unanswered calls, by their number: when the first look saw it (monotonic), seconds until the next report.
+        self._seen: dict[int, tuple[float, float]] = {}
 
-    def watch(self, mesh_id: str, seconds: float) -> None:
-        """Watch calls to a mesh; ``seconds``: without an answer, until the first report."""
-        if not self._seconds:
-            self.end = hooks.add(hooks.call_sent, self.sent)
-        self._seconds[mesh_id] = seconds
-
-    def sent(self, call: PendingCall) -> None:
-        """A call was sent. Any thread."""
-        seconds = self._seconds.get(call.mesh_id)
-        if seconds is not None:
-            known = weakref.ref(call)  # a weak reference: the watchdog does not keep the answers of a call
-            self._services.call_soon(lambda: self._later(known, seconds, seconds))
-
-    def _later(self, known: weakref.ref[PendingCall], seconds: float, waited: float) -> None:
-        self._services.call_later(seconds, lambda: self._look(known, seconds, waited))
-
-    def _look(self, known: weakref.ref[PendingCall], seconds: float, waited: float) -> None:
-        call = known()
-        if call is None or call.done():
+    def look(self) -> None:
+        """Report what is overdue, and look again later."""
+        if all(mesh.mesh_id != self._mesh_id for mesh in self._services.meshes()):
             return
-        if self._services.held():
-            self._later(known, seconds, waited)
-            return
+        pending = self._services.pending_calls().items()
+        calls = {number: call for number, call in pending if call.mesh_id == self._mesh_id and not call.done()}
+        now = time.monotonic()
+        before = {} if self._services.held() else self._seen
+        self._seen = {number: before.get(number, (now, self._seconds)) for number in calls}
+        for number, (since, waited) in tuple(self._seen.items()):
+            if now - since >= waited:
+                self._seen[number] = since, 2 * waited + self._seconds
+                self._report(calls[number], waited)
+        self._services.call_later(self._seconds / _LOOKS, self.look)
+
+    def _report(self, call: PendingCall, waited: float) -> None:
         overdue = call.overdue(waited)
         missing = [place.rank for place in overdue.missing]
         keys = [(place.mesh_id, place.rank, place.actor) for place in overdue.missing]
@@ -78,4 +78,3 @@ class Watchdog:
         # All ranks are asked: any of them may block those that wait.
         everybody = {mesh.mesh_id: mesh.alive for mesh in self._services.meshes()}
         self._services.gather(everybody, ReadStacks(), _STACK_SECONDS, report, stack_suffices=True)
-        self._later(known, 2 * seconds, waited + 2 * seconds)

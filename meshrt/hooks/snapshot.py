@@ -32,8 +32,8 @@ class MeshFacts(msgspec.Struct, frozen=True):
         hosts: Names of hosts, of every rank.
         pids: Of the ranks that have been born, those that ended since included.
         alive: The ranks that have not ended, those that are not born yet included.
-        actors: Those that run, the first one first: the view that each was spawned on, by the base ranks that have it,
-            those that have ended with it included.
+        actors: Those that run, or are to run, the first one first: the view that each was spawned on, by the base ranks
+            that have it or are to have it, those that have ended with it included.
         started: When it was asked for (epoch seconds).
         ended: The ranks that have ended, and how.
         silent: The ranks that live and do not answer.

@@ -184,14 +184,17 @@ class Alarm:
             for each in (error, *error.others):
                 self.unread.pop(each.remote.failure, None)
                 self._read_at.setdefault(each.remote.failure, time.monotonic_ns())
-            while len(self._read_at) > _READ:
-                del self._read_at[next(iter(self._read_at))]
+            self._trim_read()
             if error.endpoint == "__init__":
                 # Each call to the actor reports it, by the error of the first rank.
                 call = (error.place.mesh_id, error.place.actor, error.endpoint)
                 for failure, other in tuple(self.unread.items()):
                     if (other.mesh_id, other.actor, other.endpoint) == call:
                         del self.unread[failure]
+
+    def _trim_read(self) -> None:
+        while len(self._read_at) > _READ:
+            del self._read_at[next(iter(self._read_at))]
 
     def _note_handled(self, failure: MeshFailure) -> None:
         with self._lock:
@@ -202,11 +205,12 @@ class Alarm:
             while len(self._handled) > _REMEMBERED:
                 del self._handled[next(iter(self._handled))]
 
-    def _answered(self, failure: str, unread: UnreadError, read: str | None) -> None:
+    def _answered(self, failure: str, unread: UnreadError, given: int) -> None:
         with self._lock:
-            if read is not None:  # the error of the same call that a caller was given: it has dealt with this one, too
-                self._read_at[failure] = self._read_at.get(read, 0)
-            if read is not None or failure in self._handled:
+            if given:  # who has dealt with an error of the call has dealt with this one, too
+                self._read_at[failure] = given
+                self._trim_read()
+            if given or failure in self._handled:
                 return
             self.unread[failure] = unread
             while len(self.unread) > _REMEMBERED:

@@ -113,18 +113,18 @@ class _Called:
         """Fail with ``error``, and tell the ranks; returns False if it was done."""
         raise NotImplementedError
 
-    def _note_failure(self, driver: Waiting, position: int, frame: Frame, read: Frame | None = None) -> None:
+    def _note_failure(self, driver: Waiting, position: int, frame: Frame, given: int = 0) -> None:
         """Keep the number of the error in this answer until the answer is read.
 
         Args:
-            read: Another answer of the same call, whose error a caller was given.
+            given: When a caller was given the error of another rank as that of the call (monotonic ns); 0: not yet.
         """
         if driver.on_failure is not None:
             number = failure_of(frame.header[1])
             if number:
                 rank, error = self._target.shape.ndslice[position], headline_of(frame.header[1])
                 unread = UnreadError(self.mesh_id, self.actor, self.endpoint, rank, one_line(error, _HEADLINE))
-                driver.on_failure(number, unread, None if read is None else failure_of(read.header[1]))
+                driver.on_failure(number, unread, given)
 
     def _decoded(self, position: int, frame: Frame) -> object:
         """Return what a rank has answered."""
@@ -148,6 +148,7 @@ class _Answers(_Called, Future[T]):
         "_endpoint",
         "_failed",
         "_frames",
+        "_given",
         "_left",
         "_lost",
         "_on_ended",
@@ -169,6 +170,8 @@ class _Answers(_Called, Future[T]):
         #: Those that have raised, the first one first.
         self._failed: list[tuple[int, Frame]] = []
         self._lost: list[Loss] = []
+        #: When a caller was given the error of a rank (monotonic ns); 0: not yet.
+        self._given = 0
         #: Why its answers are not wanted any more.
         self._withdrawn: MeshError | None = None
         #: Called when it has ended.
@@ -187,9 +190,8 @@ class _Answers(_Called, Future[T]):
                 self.finish()
         else:
             self._failed.append((position, frame))
-            read = None if self._error is None else self._failed[0][1]
-            if read is not None or not self.finished:
-                self._note_failure(self._driver, position, frame, read)
+            if self._given or not self.finished:
+                self._note_failure(self._driver, position, frame, self._given)
             self._fail()
         self._let_go()
 
@@ -259,7 +261,9 @@ class _Answers(_Called, Future[T]):
 
     def _check(self) -> None:
         """Raise the failure, if there is one."""
-        error = self._withdrawn or self._error_of_ranks()
+        error = self._withdrawn
+        if error is None and (error := self._error_of_ranks()) is not None:
+            self._given = time.monotonic_ns()
         if error is not None:
             error.sent = self._sent
             raise error

@@ -67,10 +67,11 @@ class Clients:
         return Actors([each for mesh in self._services.meshes() for each in self._of_mesh(mesh)])
 
     def _of_mesh(self, mesh: MeshFacts) -> list[ActorFacts]:
-        hosts, whole = self._registry.meshes[mesh.mesh_id].address.hosts, mesh.shape.to_wire()
+        record, whole = self._registry.meshes[mesh.mesh_id], mesh.shape.to_wire()
         return [
-            ActorFacts(name, mesh.mesh_id, mesh.name, view.to_wire(), whole, hosts)
+            ActorFacts(name, mesh.mesh_id, mesh.name, view.to_wire(), whole, record.address.hosts)
             for name, views in mesh.actors.items()
+            if record.actors[name].begun  # others cannot be asked yet
             for view in dict.fromkeys(views.values())
         ]
 

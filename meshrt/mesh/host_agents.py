@@ -32,33 +32,11 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.protocol import store_path
+from meshrt.wire import tree
 from meshrt.wire.addresses import HostAddress, socket_path
 from meshrt.wire.certificate import Certificate
 from meshrt.wire.code import AskCode
 from meshrt.wire.control import Address
-from meshrt.wire.tree import (
-    AskWay,
-    DroppedOfRanks,
-    Event,
-    FromAgent,
-    FromRank,
-    Gathered,
-    Gone,
-    Hello,
-    Joined,
-    Locate,
-    Located,
-    Measured,
-    MeshStopped,
-    Output,
-    Pong,
-    Printed,
-    Pulse,
-    Serves,
-    Started,
-    StoreWay,
-    Warn,
-)
 
 __all__ = ["HostAgents"]
 
@@ -170,7 +148,7 @@ class HostAgents:
         write = functools.partial(self._terminal.write, err=True)
         link = AgentLink(placed, self._on_agent, self._on_rank, self._on_gone, write)
         link.send(
-            Hello(
+            tree.Hello(
                 secret=self._run.secret,
                 run_id=placed.mark,
                 directory=_path_bytes(self._run.directory),
@@ -206,57 +184,59 @@ class HostAgents:
 
     # -- their messages, on the loop
 
-    def _on_agent(self, agent: AgentLink, message: FromAgent) -> None:
+    def _on_agent(self, agent: AgentLink, message: tree.FromAgent) -> None:
         match message:
-            case Joined() as joined:
+            case tree.Joined() as joined:
                 agent.has_joined(joined)
-            case Started(mesh=mesh_id, rank=rank, pid=pid):
+            case tree.Started(mesh=mesh_id, rank=rank, pid=pid):
                 self._lifecycle.started(mesh_id, rank, pid)
-            case Gone(mesh=mesh_id, rank=rank, fate=fate):
+            case tree.Gone(mesh=mesh_id, rank=rank, fate=fate):
                 clock = agent.clock
                 self._lifecycle.gone(mesh_id, rank, fate if clock is None else fate.on_root_clock(clock))
-            case MeshStopped(mesh=mesh_id):
+            case tree.MeshStopped(mesh=mesh_id):
                 self._lifecycle.stopped_on(agent, self._registry.meshes[mesh_id])
-            case Output() as output:
+            case tree.Output() as output:
                 self._reports.output(output)
-            case Printed() as printed:
+            case tree.Printed() as printed:
                 self._printed.printed(agent, printed)
-            case Pulse() as pulse:
+            case tree.Pulse() as pulse:
                 self._reports.pulse(pulse)
-            case Gathered() as gathered:
+            case tree.Gathered() as gathered:
                 self._services.gathers.received(agent, gathered)
-            case Serves():
+            case tree.Serves():
                 self._home.serves(agent)
-            case Measured() as measured:
+            case tree.Measured() as measured:
                 self._services.measures.received(agent, measured)
-            case Pong() as pong:
+            case tree.Pong() as pong:
                 agent.answered(pong)
                 self._pulse.answered(agent)
-            case DroppedOfRanks(ranks=ranks):
+            case tree.DroppedOfRanks(ranks=ranks):
                 self._reports.dropped(ranks)
             case AskCode() as question:
                 self._code.ask(question, agent.send)
-            case Warn(text=text):
+            case tree.Warn(text=text):
                 self._terminal.announce(text)
-            case Locate() as question:
+            case tree.Locate() as question:
                 self._locate(agent, question)
-            case AskWay(machine=machine, agent_pid=pid, why=why):
+            case tree.AskWay(machine=machine, agent_pid=pid, why=why):
                 target = self._agent_at(machine, pid or self._home.agent(0.0))
                 way = None if target is None else self._relays.to_store(agent, target, why)
-                agent.send(StoreWay(machine, pid, way))
+                agent.send(tree.StoreWay(machine, pid, way))
             case unknown:
                 assert_never(unknown)
 
-    def _locate(self, agent: AgentLink, question: Locate) -> None:
+    def _locate(self, agent: AgentLink, question: tree.Locate) -> None:
         """An agent asks where the store of another host listens."""
         if question.agent_pid:
             agent.send(
-                Located(question.machine, question.agent_pid, self._address_of(question.machine, question.agent_pid))
+                tree.Located(
+                    question.machine, question.agent_pid, self._address_of(question.machine, question.agent_pid)
+                )
             )
         else:  # that of the script, which has not been needed so far
             self._home.want(
                 lambda: agent.send(
-                    Located(
+                    tree.Located(
                         question.machine, question.agent_pid, self._address_of(question.machine, self._home.agent(0.0))
                     )
                 )
@@ -270,8 +250,8 @@ class HostAgents:
         found = (agent for agent in self.all() if not agent.gone and agent.address is not None)
         return next((each for each in found if each.where[:2] == (machine, agent_pid)), None)
 
-    def _on_rank(self, address: Address, message: FromRank) -> None:
-        if isinstance(message, Event) and message.ev == "failure.record":
+    def _on_rank(self, address: Address, message: tree.FromRank) -> None:
+        if isinstance(message, tree.Event) and message.ev == "failure.record":
             for agent in self.all():  # which of them had not ended before that
                 agent.look()
         self._services.on_rank(address, message)

@@ -68,7 +68,7 @@ class ActorRecord:
 
     def restarted(self, rank: int, *, again: bool) -> None:
         """Note that the process of a rank is started again, with the actor or without it."""
-        if rank in self.begun:
+        if self.had_by(rank):
             self.told(rank, here=False)
             if again:
                 del self.begun[rank]

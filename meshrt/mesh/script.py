@@ -93,6 +93,9 @@ class Reporter(Protocol):
     def begin_anew(self) -> None:
         """What fails from now on has nothing to do with what has failed."""
 
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Report calls to a mesh that are not answered for ``seconds``."""
+
 
 class Script:
     """The end of the script of one root. On threads of the script."""
@@ -201,7 +204,7 @@ class Script:
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Report calls to a mesh that are not answered for ``seconds``."""
         self.load_failures()
-        self._services.tables["failure"].watchdog.watch(mesh_id, seconds)
+        self._reporter.watch(mesh_id, seconds)
 
     def failed(self, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: its failure is collected before the mesh ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import threading
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
 
 from meshrt.transport.link import Link
@@ -15,7 +15,7 @@ from meshrt.wire.handshake import ClientHandshake
 
 __all__ = ["LOST_MAX", "LinkTable"]
 
-#: Links that are lost for good and are kept, for calls that come late.
+#: With more links that are lost for good, those of meshes that have no others go, the oldest first.
 LOST_MAX = 1000
 
 
@@ -38,8 +38,9 @@ class LinkTable:
         self.by_key: dict[tuple[str, int, str], OutLink] = {}
         self.by_fd: dict[int, OutLink] = {}
         self.lock: threading.Lock = threading.Lock()
-        #: Those that are lost for good, the oldest first.
-        self._lost: deque[OutLink] = deque()
+        #: How many there are by mesh id; and how many of these are lost for good, the oldest mesh first.
+        self._counts: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
 
     def obtain(self, key: tuple[str, int, str], address: RankAddress) -> tuple[OutLink, bool]:
         """Return the link to ``key``, and whether it was made now."""
@@ -48,6 +49,7 @@ class LinkTable:
             if out is not None:
                 return out, False
             out = self.by_key[key] = OutLink(key, address)
+            self._counts[key[0]] += 1
             return out, True
 
     def all(self) -> tuple[OutLink, ...]:
@@ -58,16 +60,23 @@ class LinkTable:
     def remove(self, mesh_id: str) -> list[OutLink]:
         """Remove the links to a mesh, and return them."""
         with self.lock:
-            self._lost = deque(out for out in self._lost if out.key[0] != mesh_id)
-            return [self.by_key.pop(key) for key in [key for key in self.by_key if key[0] == mesh_id]]
+            return self._remove(mesh_id)
+
+    def _remove(self, mesh_id: str) -> list[OutLink]:
+        del self._counts[mesh_id], self._lost[mesh_id]
+        return [self.by_key.pop(key) for key in [key for key in self.by_key if key[0] == mesh_id]]
 
     def lost(self, out: OutLink) -> None:
-        """A link is lost for good. If it is not kept, a later call gets another one, which will be lost, too."""
+        """A link is lost for good. Once it is not kept, a later call gets another one, which will be lost, too."""
         with self.lock:
-            if self.by_key.get(out.key) is out:
-                self._lost.append(out)
-                if len(self._lost) > LOST_MAX:
-                    del self.by_key[self._lost.popleft().key]
+            if self.by_key.get(out.key) is not out:
+                return
+            self._lost[out.key[0]] += 1
+            if self._lost.total() > LOST_MAX:
+                for mesh_id, count in tuple(self._lost.items()):
+                    if mesh_id != out.key[0] and count == self._counts[mesh_id]:
+                        self._remove(mesh_id)
+                        break
 
     def clear(self) -> list[OutLink]:
         """Remove all links, and return them."""
@@ -75,6 +84,7 @@ class LinkTable:
             removed = list(self.by_key.values())
             self.by_key.clear()
             self.by_fd.clear()
+            self._counts.clear()
             self._lost.clear()
             return removed
 

@@ -124,10 +124,11 @@ class LostLinks:
         with self._table.lock:
             out.fate = fate
             out.early = None
+            self._table.unregister(out)  # it may have been connected since
         self._full.discard(out)
         if out.link is not None:
             out.link.close()
-        if fate.kind != "link":  # else it may be found to live, or to be started again
+        if fate.kind != "link":  # else its rank may have been started again, which is not known yet
             self._table.lost(out)
         self._take_pending(out, fate, losses, opened)
 
@@ -145,8 +146,9 @@ class LostLinks:
         self._take_pending(out, fate, losses, opened)
 
     def _make_idle(self, out: OutLink, replaced: Fate | None = None) -> None:
-        link = out.link
         with self._table.lock:
+            link = out.link
+            self._table.unregister(out)  # as above
             # First: `Driver.send` notes the call in `outstanding`, and looks at `early` after that. A call that is sent
             # at this very moment may be lost below and run all the same; its caller is told that it may have.
             out.early = Early()

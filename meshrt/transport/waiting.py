@@ -88,9 +88,9 @@ class Waiting(ABC):
         self._alerts = 0
         #: Called with every error that a wait raises.
         self.on_error: Callable[[BaseException], None] | None = None
-        #: Called with the number of a failure that an answer brings: reading the answer raises it. And None, or the
-        #: number of another one that reading the call has raised already.
-        self.on_failure: Callable[[str, UnreadError, str | None], None] | None = None
+        #: Called with the number of a failure that an answer brings: reading the answer raises it. And with the time at
+        #: which a caller was given another error of that call (monotonic ns), or 0.
+        self.on_failure: Callable[[str, UnreadError, int], None] | None = None
         #: Wake the tasks that await, to look at the alarm.
         self.alerted: set[Callable[[], None]] = set()
         #: Called when a wait of a thread or an asyncio task has ended, on that thread; None: it is not wanted.

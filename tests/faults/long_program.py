@@ -9,20 +9,22 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import meshrt
-from meshrt import Actor, ActorMesh, endpoint, proc_mesh
+from meshrt import Actor, ActorMesh, MeshError, endpoint, proc_mesh
 from meshrt.mesh.owner import RankOwner
 from meshrt.transport import linktable
 
 __all__: list[str] = []
 
 WAIT = 30
-#: Rounds until every table is as long as it gets, and rounds that are measured.
-FILL, MEASURED = 40, 120
+#: Rounds until every table is as long as it gets, and rounds that are measured: what grows with them, twice. What is
+#: imported late, or is a sum of many small tables, does so once.
+FILL, MEASURED = 40, 60
 #: What grows by so many objects grows with each round, or with nearly each.
 GROWN = MEASURED * 3 // 4
 _PARTS = ("dict", "list", "set", "tuple")
@@ -39,15 +41,17 @@ class Sizes:
         # Short ones belong to objects of which there may be many, which are not to be kept by this.
         self._tables = [(each, len(each)) for each in objects if type(each) in _TABLES and len(each) >= 15]
 
-    def grown(self) -> list[str]:
-        """Return what has grown since, in words."""
+    def grown(self) -> dict[str, str]:
+        """Return what has grown since, in words, by what identifies it."""
         gc.collect()
         now = Counter(map(_type_of, gc.get_objects()))
         # Those of Python itself are parts of something else, of which one has several.
         more = {name: count - self._types[name] for name, count in now.items() if name not in _PARTS}
-        types = [f"{count} more objects of {name}" for name, count in more.items() if count >= GROWN]
-        longer = [(table, len(table) - before) for table, before in self._tables if len(table) - before >= GROWN]
-        return types + [f"{count} more in {', '.join(_names_of(table))}" for table, count in longer]
+        grown = {name: f"{count} more objects of {name}" for name, count in more.items() if count >= GROWN}
+        for table, before in self._tables:
+            if len(table) - before >= GROWN:
+                grown[str(id(table))] = f"{len(table) - before} more in {', '.join(_names_of(table))}"
+        return grown
 
 
 def _type_of(each: object) -> str:
@@ -75,6 +79,10 @@ class Worker(Actor):
     def fail(self) -> None:
         raise LookupError("on purpose")
 
+    @endpoint
+    def sleep(self) -> None:
+        time.sleep(WAIT)
+
 
 class Steady(Actor):
     """Calls actors of other meshes, which end, and makes meshes of its own."""
@@ -89,6 +97,10 @@ class Steady(Actor):
             mesh.spawn("worker", Worker).fail.call().exception(WAIT)
 
     @endpoint
+    def wait_for(self, workers: ActorMesh[Worker]) -> None:
+        workers.sleep.call_one().get(WAIT)
+
+    @endpoint
     def use_dead(self, workers: ActorMesh[Worker]) -> None:
         assert workers.pid.call().exception(WAIT) is not None
 
@@ -97,7 +109,7 @@ class Steady(Actor):
         self.sizes = Sizes()
 
     @endpoint
-    def grown(self) -> list[str]:
+    def grown(self) -> dict[str, str]:
         return self.sizes.grown()
 
 
@@ -108,18 +120,18 @@ def small_bounds() -> None:
 
 
 def small_bounds_of_the_root() -> None:
-    from meshrt.failure import root
+    from meshrt.failure import root, stops
     from meshrt.mesh import alarm, supervision
     from meshrt.mesh.registry import Registry
 
     small_bounds()
     Registry.KEPT = 8
     root._INCIDENTS, root._MOST, root._ENDS, root._MESHES, root._LONGEST = 2, 20, 5, 10, 0.0
-    alarm._REMEMBERED = alarm._READ = supervision._REMEMBERED = 10
+    alarm._REMEMBERED = alarm._READ = supervision._REMEMBERED = stops._REMEMBERED = 10
 
 
 def one_round(steady: ActorMesh[Steady]) -> None:
-    with proc_mesh(gpus=2, name="short") as mesh:
+    with proc_mesh(gpus=2, name="short", watchdog=WAIT) as mesh:
         workers = mesh.spawn("worker", Worker)
         pids = workers.pid.call().get(WAIT)
         workers.fail.call().exception(WAIT)
@@ -127,6 +139,9 @@ def one_round(steady: ActorMesh[Steady]) -> None:
         os.kill(pids.values()[1], signal.SIGKILL)
         assert workers.pid.call().exception(WAIT) is not None
         steady.use_dead.call_one(workers).get(WAIT)
+        waits = steady.wait_for.call_one(workers.slice(gpus=0))
+        mesh.stop(0.0)
+    assert isinstance(waits.exception(WAIT), MeshError)
 
 
 def main() -> None:
@@ -135,13 +150,17 @@ def main() -> None:
     steady = proc_mesh(gpus=1, name="steady", setup=small_bounds).spawn("steady", Steady)
     for _ in range(FILL):
         one_round(steady)
-    steady.measure.call_one().get(WAIT)
-    sizes = Sizes()
-    for _ in range(MEASURED):
-        one_round(steady)
-    for where, grown in (("script", sizes.grown()), ("rank", steady.grown.call_one().get(WAIT))):
-        for each in grown:
-            print(f"{where}: {each}")
+    found = list[dict[str, str]]()
+    for _ in range(2):
+        steady.measure.call_one().get(WAIT)
+        sizes = Sizes()
+        for _ in range(MEASURED):
+            one_round(steady)
+        grown = {"script": sizes.grown(), "rank": steady.grown.call_one().get(WAIT)}
+        found.append({f"{where} {key}": text for where, texts in grown.items() for key, text in texts.items()})
+    first, second = found
+    for key in first.keys() & second.keys():
+        print(f"{key.partition(' ')[0]}: {second[key]}")
 
 
 if __name__ == "__main__":

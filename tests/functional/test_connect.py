@@ -198,6 +198,18 @@ def test_an_actor_is_reached_although_its_first_rank_has_died() -> None:
             assert "trainer" in {mesh.name for mesh in another.actors}
 
 
+def test_an_actor_that_no_rank_has_begun_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "comes_late.py").write_text("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n")
+    code = (
+        f"import os\nos.chdir({str(tmp_path)!r})\nfrom meshrt import proc_mesh\nfrom tests.support.actors import Echo\n"
+        "here = proc_mesh(n=1).spawn('here', Echo, 'hi').get()\n"
+        "later = proc_mesh(n=1, preload=['comes_late']).spawn('later', Echo, 'hi')\n"
+    )
+    with connected(code) as (_job, program):
+        wait_until(lambda: [mesh.name for mesh in program.actors] == ["here"], 5)  # not by a time-out of the other
+        (tmp_path / "go").touch()
+
+
 def test_an_actor_is_reached_although_the_rank_that_is_asked_dies() -> None:
     code = JOB + "\nmeshrt.unhandled_fault_hook = lambda failure: None\n"
     with connected(code) as (_job, program):

@@ -30,15 +30,17 @@ def test_what_was_handled_is_not_the_cause_of_what_was_not(tmp_path: Path) -> No
     assert "ValueError" not in root and "FAILED LATER" not in done.stderr
 
 
-def test_what_other_ranks_answer_later_to_a_call_that_was_handled_is_not_the_cause(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["raise ValueError(1)", "os._exit(3)"])
+def test_what_other_ranks_answer_later_to_a_call_that_was_handled_is_not_the_cause(first: str, tmp_path: Path) -> None:
+    code = f"if current_rank().rank == 0: {first}\ntime.sleep(current_rank().rank * 0.2)\nraise ValueError('handled')"
     done = program(
         tmp_path,
-        "try: trainer.everywhere.call('time.sleep(current_rank().rank * 0.2); raise ValueError(\"handled\")').get()\n"
-        "except ValueError: pass\n"
-        "trainer.slice(n=0).everywhere.call_one('time.sleep(1); raise OSError(\"fatal\")').get()",
+        f"import meshrt\ntry: trainer.everywhere.call({code!r}).get()\n"
+        "except (ValueError, meshrt.MeshError): pass\n"
+        "trainer.slice(n=1).everywhere.call_one('time.sleep(1); raise OSError(\"fatal\")').get()",
     )
     root = root_of(done.stderr)
-    assert root.startswith("ROOT CAUSE  trainer rank 0 (n=0)") and "OSError: fatal" in root and "[certain" in root
+    assert root.startswith("ROOT CAUSE  trainer rank 1 (n=1)") and "OSError: fatal" in root and "[certain" in root
     assert "FAILED LATER" not in done.stderr
 
 

@@ -24,6 +24,7 @@ class Services:
 
     def __init__(self) -> None:
         self.later: list[tuple[float, Callable[[], None]]] = []
+        self.unseen: list[str] = []
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         self.later.append((seconds, function))
@@ -58,7 +59,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         return write(*arguments)
 
     monkeypatch.setattr(files, "write", slowly)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made.monotonic, time_ns=lambda: 0))
+    replaced = SimpleNamespace(monotonic=made.monotonic, monotonic_ns=lambda: int(made.now * 1e9), time_ns=lambda: 0)
+    monkeypatch.setattr(module, "time", replaced)
     return made
 
 
@@ -119,16 +121,23 @@ def test_failures_that_do_not_end_fill_one_incident_after_the_other(
     """A program that handles its failures goes on for days: what ends it has to have its place, and memory an end."""
     for name, value in (("_MOST", 8), ("_ENDS", 2)):
         monkeypatch.setattr(module, name, value)
-    failures, _ = failures_of(tmp_path)
+    failures, services = failures_of(tmp_path)
     for rank in range(63):
-        failures._add(raised(rank, rank))
+        record = raised(rank, rank, waited_for=rank != 20)
+        failures._add(record)
+        if rank == 4:
+            services.unseen.append(record.id)
         clock.now += 1.0
     before, now = failures._incidents
-    assert [record.rank for record in before.records] == [0, 1, 6, 7] and before.left_out == 61 - 8 + 4
+    assert [record.rank for record in before.records] == [0, 1, 4, 7, 20] and before.left_out == 61 - 9
     assert [record.rank for record in now.records] == [61, 62] and now.left_out == 0
+    services.when_told, services.call_soon = (lambda _what: 0), (lambda function: function())
+    assert "rank 4" in failures.report(None)
+    assert [record.rank for record in before.records] == [*range(8), 20], "what was put away is in the report, too"
+    before.outcome = ""
     failures.finish()
     written = [files.read(path) for path in files.files_of(tmp_path)]
-    assert [len(incident.records) for incident in written] == [8, 2], "the file has what memory has not"
+    assert [len(incident.records) for incident in written] == [9, 2], "the file has what memory has not"
     assert [incident.outcome for incident in written] == ["handled", "handled"]
 
 
@@ -152,7 +161,7 @@ def test_what_a_thread_has_raised_just_before_the_end_is_reported(tmp_path: Path
     failures, services = failures_of(tmp_path)
     failures._add(raised(0, 1))
     told: list[Callable[[], None]] = []
-    services.unseen, services.when_told = [], lambda _what: 0
+    services.when_told = lambda _what: 0
 
     def call_soon(function: Callable[[], None]) -> None:
         told.append(function)

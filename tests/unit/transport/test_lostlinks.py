@@ -124,22 +124,29 @@ def test_so_many_links_are_kept_that_are_lost_for_good(
     driver: Driver, listen: Listen, tree: FakeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rank that calls meshes which end, one after the other, does not grow. A late call fails, kept or not."""
-    monkeypatch.setattr(linktable, "LOST_MAX", 2)
+    monkeypatch.setattr(linktable, "LOST_MAX", 4)
     rank = listen()
-    outs = [driver.link_to(("m", number, "actor"), rank.address) for number in range(4)]
-    for number in range(4):
-        tree.kill(driver, number, Fate("link") if number == 1 else DIED)
-    assert list(driver._table.by_key) == [("m", number, "actor") for number in (1, 2, 3)], "1 may be found to live"
+    outs = {(mesh, n): driver.link_to((mesh, n, "actor"), rank.address) for mesh in "abcd" for n in (0, 1)}
+    for (mesh, n), out in outs.items():
+        if (mesh, n) != ("b", 1):  # a mesh that lives: each error about it names all of its ranks that have ended
+            driver.lost.mark_lost(out, DIED)
+            driver.lost.fail_pending()
+    assert [key[:2] for key in driver._table.by_key] == [("b", 0), ("b", 1), ("d", 0), ("d", 1)]
     receiver = Answers()
-    driver.send(outs[0], call(1), 1, receiver, 0)
+    first = outs["a", 0]
+    driver.send(first, call(1), 1, receiver, 0)
     assert receiver.lost == [(0, "died", False)]
-    again = driver.link_to(outs[0].key, rank.address)
-    assert again is not outs[0]
-    tree.kill(driver, 0, DIED)  # the tree tells at once
+    again = driver.link_to(first.key, rank.address)
+    assert again is not first
+    driver.lost.mark_lost(again, DIED)  # the tree tells at once
     driver.send(again, call(2), 2, receiver, 0)
-    assert receiver.lost == [(0, "died", False)] * 2
-    driver.forget("m")
-    assert not driver._table.by_key and not driver._table._lost
+    driver.lost.fail_pending()
+    assert [kind for _, kind, _ in receiver.lost] == ["died"] * 2
+    driver.lost.mark_lost(outs["b", 1], DIED)
+    driver.lost.fail_pending()
+    for mesh in "abcd":
+        driver.forget(mesh)
+    assert not driver._table.by_key and not driver._table._lost and not driver._table._counts
 
 
 def test_what_was_sent_to_a_rank_that_is_started_again_is_lost_and_the_next_call_opens_the_link(
