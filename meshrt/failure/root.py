@@ -217,6 +217,7 @@ class Failures:
             incident.records = (*records[:_ENDS], *untold[-_ENDS:], *records[_ENDS:][-_ENDS:])
             named = {record.mesh_id for record in incident.records}
             incident.meshes = tuple(mesh for mesh in incident.meshes if mesh.mesh_id in named)
+            self._put_away &= {each.number for each in self._incidents}
             self._put_away.add(incident.number)
         return True
 
