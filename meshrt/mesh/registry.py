@@ -154,8 +154,12 @@ class Registry:
         callback(0, Fate("stopped"))
 
     def no_more_restarts(self, mesh_id: str) -> None:
-        """The mesh has ended: that is no longer waited for."""
+        """The mesh has ended: that is no longer waited for, and nobody's end ends its actors."""
         with self._lock:
+            for by_actor in self._spawned_by.values():
+                for spawned in by_actor.values():
+                    for key in [key for key in spawned if key[0] == mesh_id]:
+                        del spawned[key]
             waiting, self.meshes[mesh_id].restart_callbacks = self.meshes[mesh_id].restart_callbacks, {}
         for callbacks in waiting.values():
             for _, callback in callbacks:

@@ -38,8 +38,10 @@ class Sizes:
         gc.collect()
         objects = gc.get_objects()
         self._types = Counter(map(_type_of, objects))
-        # Short ones belong to objects of which there may be many, which are not to be kept by this.
-        self._tables = [(each, len(each)) for each in objects if type(each) in _TABLES and len(each) >= 15]
+        # Parts of what it tracks: it does not track a dict of texts. Short ones belong to objects of which there may be
+        # many, which are not to be kept by this.
+        known = {id(part): part for each in objects for part in gc.get_referents(each) if type(part) in _TABLES}
+        self._tables = [(table, len(table)) for table in known.values() if len(table) >= 15]
 
     def grown(self) -> dict[str, str]:
         """Return what has grown since, in words, by what identifies it."""
