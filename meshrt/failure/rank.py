@@ -1,7 +1,8 @@
 """The rank's side: records each exception that leaves user code, and sends it to the root (`Recorded`).
 
 On the thread that raised. A rank that fails all the time sends a few records in full, and then only counts; but the
-first one of each place in the code is always sent, as what ends the program may come behind many that are handled.
+first one of each of `_PLACES` places in the code is sent in any case: what ends the program may come behind many that
+are handled.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ class Registry:
                 return
         callback(0, Fate("stopped"))
 
-    def no_more_restarts(self, mesh_id: str) -> None:
-        """The mesh has ended: that is no longer waited for, and nobody's end ends its actors."""
+    def mesh_ended(self, mesh_id: str) -> None:
+        """A mesh is over: nobody waits for its restarts any more, and nobody's end ends its actors."""
         with self._lock:
             for by_actor in self._spawned_by.values():
                 for spawned in by_actor.values():

@@ -169,7 +169,7 @@ class Stopping:
             self._driver.lost.fail_pending()
             self._driver.forget(record.mesh_id)
             self._restarts.forget(record.mesh_id)
-            self._registry.no_more_restarts(record.mesh_id)
+            self._registry.mesh_ended(record.mesh_id)
             stopped.resolve(None)
 
     def _fail_all(self) -> None:
